@@ -32,11 +32,23 @@ if _soft != resource.RLIM_INFINITY and _soft < 16_384:
 MASTER = os.environ.get("LOCKSTEP_TEST_MASTER", "local[2]")
 
 # A deadline for each example judges the machine, which may be busy, and not the code; so does one for drawing them.
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Examples are the same in each run, for a commit is to be judged by what it changes: `make soak-retention`, `fuzz` and
+# the profile "long" look for what nobody has met yet.
+settings.register_profile(
+    "unhurried",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="LOCKSTEP_SOAK_EXAMPLES" not in os.environ,
+)
 settings.load_profile("unhurried")
 # For hours of tests/unit/test_model.py: other examples each time.
 settings.register_profile(
-    "long", max_examples=5_000, stateful_step_count=50, deadline=None, suppress_health_check=[*HealthCheck]
+    "long",
+    max_examples=5_000,
+    stateful_step_count=50,
+    deadline=None,
+    derandomize=False,
+    suppress_health_check=[*HealthCheck],
 )
 
 _folder = pytest.StashKey[Path]()

@@ -65,7 +65,8 @@ class Copied:
         for location, content in self.tables.values():
             commit = self.root / location / "_delta_log" / f"{0:020d}.json"
             adds = bodies(parse(commit.read_bytes()), "add")
-            assert {add["path"].rpartition("/")[2] for add in adds} == {path for path, _ in content.files}
+            # Of the names that an absolute path, or a folder that a promotion made, is before.
+            assert {name_of(add["path"]) for add in adds} == {name_of(path) for path, _ in content.files}
             vectors = [add["deletionVector"] for add in adds if "deletionVector" in add]
             paths = [add["path"] for add in adds] + [v["pathOrInlineDv"] for v in vectors if v["storageType"] == "p"]
             paths += [file_path(v, location="", root="file:///") for v in vectors if v["storageType"] == "u"]
@@ -74,3 +75,8 @@ class Copied:
                 assert (self.root / location / path.removeprefix("file:").lstrip("/")).is_file() or (
                     path.startswith("file:") and Path(path.removeprefix("file:")).is_file()
                 ), f"{path} is gone, and the {self.mode} export of version {self.version} needs it"
+
+
+def name_of(path: str) -> str:
+    """Return a data file's own name, which is another one for each file of a history."""
+    return path.rpartition("/")[2]

@@ -15,7 +15,7 @@ import logging
 import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -156,19 +156,22 @@ def remove(lake: Lake, transaction: str) -> None:
         _log.info("the record of transaction %s stays: %s", transaction, error)
 
 
-def open_transactions(lake: Lake) -> list[OpenRecord]:
-    """Return the records of transactions that have not ended, as far as that is known, the oldest first.
+class Look(NamedTuple):
+    """What a look at the records found.
 
-    Those of ended ones are removed.
-
-    Raises:
-        UnavailableError: the store failed.
+    Attributes:
+        still_open: the records of transactions that have not ended, as far as that is known, the oldest first.
+        ended: the ids of those that have, whose records their processes left behind.
+        is_all: whether these are all; there may be more records than are read at a look.
     """
-    return look(lake)[0]
+
+    still_open: list[OpenRecord]
+    ended: frozenset[str]
+    is_all: bool
 
 
-def look(lake: Lake) -> tuple[list[OpenRecord], bool]:
-    """Return what `open_transactions` does, and whether that is all: there may be more records than are read.
+def look(lake: Lake) -> Look:
+    """Look which transactions are open; nothing is changed.
 
     Raises:
         UnavailableError: the store failed.
@@ -177,11 +180,28 @@ def look(lake: Lake) -> tuple[list[OpenRecord], bool]:
     names = listed[:MAX_RECORDS]
     found = [record for record in lake.side_by_side(lambda name: _read(lake, name), names) if record is not None]
     lake.timeline.refresh()  # after the look: who ended since has an entry now
-    ended = {record.transaction for record in found if _has_ended(lake, record)}
-    for transaction in ended:
-        remove(lake, transaction)
+    ended = frozenset(record.transaction for record in found if _has_ended(lake, record))
     still = sorted((r for r in found if r.transaction not in ended), key=lambda record: record.began_at)
-    return still, len(names) == len(listed)
+    return Look(still, ended, len(names) == len(listed))
+
+
+def open_transactions(lake: Lake) -> list[OpenRecord]:
+    """Return the records of transactions that have not ended, as far as that is known, the oldest first.
+
+    Raises:
+        UnavailableError: the store failed.
+    """
+    return look(lake).still_open
+
+
+def remove_ended(lake: Lake) -> None:
+    """Remove the records that processes left behind whose transactions have ended.
+
+    Raises:
+        UnavailableError: the store failed while it was looked for them.
+    """
+    for transaction in look(lake).ended:
+        remove(lake, transaction)
 
 
 def with_own(lake: Lake, own: Iterable[OpenRecord]) -> list[OpenRecord]:

@@ -20,7 +20,7 @@ from msgspec import structs
 
 from lockstep.commit.files import PROBES
 from lockstep.commit.killing import Asker, end_all
-from lockstep.commit.records import keep_ended, open_transactions
+from lockstep.commit.records import keep_ended, open_transactions, remove_ended
 from lockstep.delta.log import commit_path
 from lockstep.errors import LockstepError, ReadOnlyError, UnavailableError
 from lockstep.lake import deletions
@@ -108,6 +108,7 @@ def carry_out(
         is_everything=plan.is_everything,
     )
     lake.storage.delete_all(iter(over))
+    remove_ended(lake)
     return Deleted(plan.doomed, gone, waiting, spared)
 
 

@@ -62,7 +62,8 @@ def pins(lake: Lake, own: Collection[OpenRecord] = ()) -> Pins:
     Raises:
         UnavailableError: the store failed.
     """
-    records, is_all = look(lake)
+    found = look(lake)
+    records, is_all = found.still_open, found.is_all
     now = lake.clock()
     still = {record.transaction: record for record in (*records, *own) if now - record.seen_at < LOST}
     tags = kept_tags(lake.timeline.head, now)

@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.commit.records import ALIVE, FOLDER, MAX_TABLES, abort, open_transactions, record_of, remove, write
+from lockstep.commit.records import (
+    ALIVE,
+    FOLDER,
+    MAX_TABLES,
+    abort,
+    open_transactions,
+    record_of,
+    remove,
+    remove_ended,
+    write,
+)
 from lockstep.errors import CancelledError, InvalidError, LockstepError, TransactionStateError, UndefinedError
 from lockstep.timeline.entry import Entry
 from lockstep.transactions.transaction import Transaction
@@ -51,7 +61,7 @@ def test_a_record_is_bounded(catalog: TransactionalCatalog, other: Transactional
 
 
 @pytest.mark.parametrize("ends", ["commit", "abort"])
-def test_what_has_ended_is_not_listed_and_its_record_goes(
+def test_what_has_ended_is_not_listed_and_its_record_stays_until_it_is_removed(
     catalog: TransactionalCatalog, other: TransactionalCatalog, ends: str
 ) -> None:
     tx, goes_on = begin(catalog, "a"), begin(catalog, "b")
@@ -61,6 +71,8 @@ def test_what_has_ended_is_not_listed_and_its_record_goes(
         end(other, tx.id)
         write(catalog.lake, record_of(tx, now=catalog.lake.clock(), process="late:1"))
     assert [record.transaction for record in open_transactions(other.lake)] == [goes_on.id]
+    assert set(other.lake.storage.list(FOLDER)) == {f"{tx.id}.json", f"{goes_on.id}.json"}, "a look changes nothing"
+    remove_ended(other.lake)
     assert other.lake.storage.list(FOLDER) == [f"{goes_on.id}.json"]
 
 

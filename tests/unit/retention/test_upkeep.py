@@ -81,6 +81,11 @@ def expire(catalog: TransactionalCatalog, last: int = 1) -> None:
     expire_snapshots(catalog.lake, older_than=catalog.lake.clock(), retain_last=last, grace=timedelta(), dry_run=False)
 
 
+def contents(root: Path) -> dict[Path, bytes]:
+    """Return all of a lake, but for the timeline's hint, which is written in the background behind a commit."""
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file() and path.name != "_latest"}
+
+
 def data(catalog: TransactionalCatalog, name: str) -> set[str]:
     place = location(catalog, name)
     return {path for path in catalog.lake.storage.list(place) if not path.startswith(("_", "."))}
@@ -334,6 +339,38 @@ def test_dead_transactions_are_ended_by_one_entry_before_what_they_staged_goes(
     assert isinstance(error.value, CancelledError | MissingFilesError) or "gone" in str(error.value)
     assert remove_orphan_files(catalog.lake, AT_ONCE).by_kind == {"litter": 2}
     assert data(catalog, "a") == {"p", "q"}
+
+
+def test_dry_runs_change_nothing_and_a_run_removes_the_record_of_who_has_ended(
+    catalog: TransactionalCatalog, clock: Ticking
+) -> None:
+    """Of two that were killed after they had a record, one had committed, and of one the snapshot has expired."""
+    root, ended = Path(catalog.lake.storage.url.removeprefix("file://")), []
+    for _ in range(2):
+        tx = catalog.begin()
+        stage(catalog, tx, "a", add(f"of-{tx.id}"))
+        records.write(catalog.lake, records.record_of(tx, now=clock.now, process="gone:1"))
+        ended.append(f"{tx.id}.json")
+        if len(ended) == 1:
+            catalog.commit(tx)
+    append(catalog, "a", "x")
+    append(catalog, "a", "y")
+    expire(catalog)
+    clock.now += 2 * DAY
+    before = contents(root)
+    for look in (
+        lambda lake: expire_snapshots(lake, older_than=clock.now, retain_last=1, grace=timedelta(), dry_run=True),
+        lambda lake: vacuum(lake, AT_ONCE, dry_run=True),
+        lambda lake: remove_orphan_files(lake, AT_ONCE, dry_run=True),
+        lambda lake: maintain(lake, AT_ONCE, dry_run=True),
+        lambda lake: status(lake, AT_ONCE),
+        records.open_transactions,
+    ):
+        look(again(catalog).lake)
+        assert contents(root) == before
+    assert set(catalog.lake.storage.list(records.FOLDER)) == set(ended)
+    vacuum(again(catalog).lake, AT_ONCE)
+    assert catalog.lake.storage.list(records.FOLDER) == []
 
 
 def test_young_litter_stays_whatever_is_asked(catalog: TransactionalCatalog, clock: Ticking) -> None:
