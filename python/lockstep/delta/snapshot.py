@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from lockstep.caches import size_of
 from lockstep.delta.actions import Action, LogicalFile, logical_file, parse, split
 from lockstep.delta.features import features_of
 from lockstep.delta.log import LOG, LogFiles, commit_path, log_files, read_checksum
@@ -21,6 +22,9 @@ from lockstep.errors import CorruptTimelineError, InvalidError, MissingFilesErro
 from lockstep.storage import Storage
 
 SIDECARS = "_sidecars"
+
+FILE_BYTES = 250
+"""What a file takes in memory beside its action: what it is found by."""
 
 _KINDS = ("protocol", "metaData", "txn", "domainMetadata", "add", "sidecar")
 """What is read of a checkpoint: the rest, such as removed files, is no part of a table's state."""
@@ -42,6 +46,7 @@ class Snapshot:
         transactions: the last `txn` of each application.
         domains: the last metadata of each domain, without removed ones.
         files: the table's files, as they were added.
+        files_bytes: about how many bytes these take in memory.
     """
 
     protocol: dict[str, Any] = field(default_factory=dict)
@@ -49,6 +54,7 @@ class Snapshot:
     transactions: dict[str, dict[str, Any]] = field(default_factory=dict)
     domains: dict[str, dict[str, Any]] = field(default_factory=dict)
     files: dict[LogicalFile, dict[str, Any]] = field(default_factory=dict)
+    files_bytes: int = 0
 
     def take(self, actions: Iterable[Action]) -> None:
         """Take one commit in, or a part of a checkpoint: what it removes, then what it adds."""
@@ -66,8 +72,22 @@ class Snapshot:
                 case "add":
                     adds.append(body)
                 case "remove":
-                    self.files.pop(logical_file(body), None)
-        self.files.update((logical_file(body), body) for body in adds)
+                    self._drop(logical_file(body))
+        for body in adds:
+            file = logical_file(body)
+            self._drop(file)
+            self.files[file] = body
+            self.files_bytes += FILE_BYTES + size_of(body)
+
+    def _drop(self, file: LogicalFile) -> None:
+        if (body := self.files.pop(file, None)) is not None:
+            self.files_bytes -= FILE_BYTES + size_of(body)
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes in memory."""
+        others = (self.protocol, self.metadata, self.transactions, self.domains)
+        return self.files_bytes + sum(map(size_of, others))
 
     @property
     def features(self) -> set[str]:
