@@ -7,7 +7,7 @@ pyarrow reads; a log without one, as of a table with few versions, needs no pyar
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
@@ -23,8 +23,8 @@ from lockstep.storage import Storage
 
 SIDECARS = "_sidecars"
 
-FILE_BYTES = 250
-"""What a file takes in memory beside its action: what it is found by."""
+FILE_BYTES = 1_000
+"""What a file takes in memory beside the texts of its action."""
 
 _KINDS = ("protocol", "metaData", "txn", "domainMetadata", "add", "sidecar")
 """What is read of a checkpoint: the rest, such as removed files, is no part of a table's state."""
@@ -75,13 +75,14 @@ class Snapshot:
                     self._drop(logical_file(body))
         for body in adds:
             file = logical_file(body)
-            self._drop(file)
+            if file in self.files:
+                self._drop(file)
             self.files[file] = body
-            self.files_bytes += FILE_BYTES + size_of(body)
+            self.files_bytes += _bytes_of(body)
 
     def _drop(self, file: LogicalFile) -> None:
         if (body := self.files.pop(file, None)) is not None:
-            self.files_bytes -= FILE_BYTES + size_of(body)
+            self.files_bytes -= _bytes_of(body)
 
     @property
     def size(self) -> int:
@@ -93,6 +94,12 @@ class Snapshot:
     def features(self) -> set[str]:
         """The table features that its protocol names."""
         return features_of(self.protocol)
+
+
+def _bytes_of(add: Mapping[str, Any]) -> int:
+    """Return about how many bytes a file takes in memory; what all files have is not looked at one by one."""
+    parts = [part for key in ("partitionValues", "tags", "deletionVector") if (part := add.get(key))]
+    return FILE_BYTES + len(add["path"]) + len(add.get("stats") or "") + sum(map(size_of, parts))
 
 
 def read_snapshot(storage: Storage, location: str, version: int, *, log: LogFiles | None = None) -> Snapshot:
