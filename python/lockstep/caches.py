@@ -29,6 +29,9 @@ MIB = 1024 * 1024
 PROCESS_BYTES = 512 * MIB
 """What all caches of a process keep together, by their estimates."""
 
+LOOKS = 64
+"""That is looked at whenever a part of it as large as this says has been kept anew: by so much it may be exceeded."""
+
 LEAST = 500
 """What is kept of a short text takes so many bytes, with what keeps it."""
 
@@ -37,6 +40,7 @@ V = TypeVar("V")
 R = TypeVar("R")
 
 _uses = count()
+_unseen = [0]
 _registering = threading.Lock()
 _all: WeakSet[Cache[Any, Any]] = WeakSet()
 
@@ -107,12 +111,7 @@ class Cache(Generic[K, V]):
             self._size += size
             while self._size > self._most or (self._entries is not None and len(self._kept) > self._entries):
                 self._drop(next(iter(self._kept)))
-        _make_room()
-
-    def forget(self, key: K) -> None:
-        """Keep the value of a key no more, if there is one."""
-        with self._lock:
-            self._drop(key)
+        _grown(size)
 
     def clear(self) -> None:
         """Keep nothing of what is kept."""
@@ -141,6 +140,14 @@ def kept_bytes() -> int:
     """Return what all caches of this process keep, by their estimates."""
     with _registering:
         return sum(cache.size for cache in _all)
+
+
+def _grown(size: int) -> None:
+    """Note that so many bytes more are kept, and make room if enough have come since that was last done."""
+    _unseen[0] += size  # two threads at once may lose one of the two: then it is done a little later
+    if _unseen[0] >= PROCESS_BYTES // LOOKS:
+        _unseen[0] = 0
+        _make_room()
 
 
 def _make_room() -> None:

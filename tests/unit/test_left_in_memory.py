@@ -40,6 +40,7 @@ def _nothing_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     with caplog.at_level(logging.CRITICAL + 1, "lockstep"):
         yield
 
+
 SCHEMA = pa.schema([("id", pa.int64())])
 
 

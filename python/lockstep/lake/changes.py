@@ -24,8 +24,8 @@ from lockstep.storage import Storage
 from lockstep.timeline.entry import Entry, Moved, TableWrite
 from lockstep.timeline.log import Timeline
 
-KEPT_BYTES = 128 * MIB
-"""So much of what the latest transactions changed is kept: some hundred thousand data files with their statistics."""
+KEPT_BYTES = 64 * MIB
+"""So much of what the latest transactions changed is kept: some ten thousand of small ones."""
 
 PATH_BYTES = 300
 VALUES_BYTES = 250

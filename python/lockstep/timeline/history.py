@@ -9,8 +9,8 @@ from lockstep.storage import Storage
 from lockstep.timeline.entry import Entry
 from lockstep.timeline.files import Stored, read_known
 
-KEPT_BYTES = 128 * MIB
-"""What is kept in memory of one timeline."""
+KEPT_BYTES = 64 * MIB
+"""What is kept in memory of one timeline: the newest ten thousand entries, where they are of small commits."""
 
 FEW = 512
 """Who goes through no more entries than these may come again: they are kept."""

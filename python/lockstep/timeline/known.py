@@ -33,7 +33,7 @@ ANCHORS = 16
 """So many of the versions that a checkpoint is due at are kept in memory; they share all that is the same in them."""
 
 DATABASE_BYTES = 64 * MIB
-"""So much of each of the two, as if they shared nothing: of a catalog of a million tables that are three versions."""
+"""So much of each of the two at most, as if they shared nothing: two versions of a catalog of a million tables."""
 
 
 class Known:

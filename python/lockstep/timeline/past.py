@@ -38,8 +38,8 @@ from lockstep.timeline.segment import (
     write_segment,
 )
 
-KEPT_BYTES = 64 * MIB
-"""What of segments stays in memory: some dozen of small commits, of which each entry takes 2 kB."""
+KEPT_BYTES = 32 * MIB
+"""What of segments stays in memory: about sixteen, where they are of small commits."""
 
 BARE = 5
 """What an entry of a segment takes in memory for each byte of its JSON."""
