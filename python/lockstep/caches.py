@@ -14,12 +14,15 @@ goes first, whichever lake it is of. So a driver that opens a lake anew with eac
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import wraps
+from heapq import heapify, heapreplace
 from itertools import count
+from math import inf
 from sys import getsizeof
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
@@ -40,9 +43,6 @@ V = TypeVar("V")
 R = TypeVar("R")
 
 _uses = count()
-_unseen = [0]
-_registering = threading.Lock()
-_all: WeakSet[Cache[Any, Any]] = WeakSet()
 
 
 @dataclass(slots=True)
@@ -64,8 +64,7 @@ class Cache(Generic[K, V]):
         self._kept: OrderedDict[K, _Kept[V]] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
-        with _registering:
-            _all.add(self)
+        _process.add(self)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -111,7 +110,7 @@ class Cache(Generic[K, V]):
             self._size += size
             while self._size > self._most or (self._entries is not None and len(self._kept) > self._entries):
                 self._drop(next(iter(self._kept)))
-        _grown(size)
+        _process.grown(size)  # not under the lock: others make room here, too
 
     def clear(self) -> None:
         """Keep nothing of what is kept."""
@@ -123,39 +122,65 @@ class Cache(Generic[K, V]):
     def oldest(self) -> float:
         """When the value was used that nobody has used for the longest, by the uses of all; infinite if it is empty."""
         with self._lock:
-            return next((kept.used for kept in self._kept.values()), float("inf"))
+            return next((kept.used for kept in self._kept.values()), inf)
 
-    def drop_oldest(self) -> None:
-        """Drop what nobody has used for the longest, if there is anything."""
+    def drop_oldest(self) -> int:
+        """Drop what nobody has used for the longest, if there is anything, and return the bytes that it took."""
         with self._lock:
-            if self._kept:
-                self._drop(next(iter(self._kept)))
+            return self._drop(next(iter(self._kept))) if self._kept else 0
 
-    def _drop(self, key: K) -> None:
-        if (kept := self._kept.pop(key, None)) is not None:
-            self._size -= kept.size
+    def _drop(self, key: K) -> int:
+        if (kept := self._kept.pop(key, None)) is None:
+            return 0
+        self._size -= kept.size
+        return kept.size
+
+
+class _Process:
+    """All caches of this process; safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._caches: WeakSet[Cache[Any, Any]] = WeakSet()
+        self._unseen = 0
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
+        """Have a lock that nobody holds: in a process that was forked, a thread of its parent may have held it."""
+        self._lock = threading.Lock()
+
+    def add(self, cache: Cache[Any, Any]) -> None:
+        with self._lock:
+            self._caches.add(cache)
+
+    @property
+    def caches(self) -> list[Cache[Any, Any]]:
+        with self._lock:
+            return list(self._caches)
+
+    def grown(self, size: int) -> None:
+        """Note that so many bytes more are kept, and make room if enough have come since that was last looked at."""
+        self._unseen += size  # of two threads at once one may count for nothing: it is looked a little later then
+        if self._unseen >= PROCESS_BYTES // LOOKS:
+            self._unseen = 0
+            self._make_room(kept_bytes() - PROCESS_BYTES)
+
+    def _make_room(self, excess: int) -> None:
+        """Drop so many bytes of what was used least recently, in whichever cache it is."""
+        by_use = [(cache.oldest, number, cache) for number, cache in enumerate(self.caches)]
+        heapify(by_use)
+        while excess > 0 and by_use[0][0] < inf:
+            _, number, cache = by_use[0]
+            excess -= cache.drop_oldest()
+            heapreplace(by_use, (cache.oldest, number, cache))
+
+
+_process = _Process()
+os.register_at_fork(after_in_child=_process.renew_lock)
 
 
 def kept_bytes() -> int:
     """Return what all caches of this process keep, by their estimates."""
-    with _registering:
-        return sum(cache.size for cache in _all)
-
-
-def _grown(size: int) -> None:
-    """Note that so many bytes more are kept, and make room if enough have come since that was last done."""
-    _unseen[0] += size  # two threads at once may lose one of the two: then it is done a little later
-    if _unseen[0] >= PROCESS_BYTES // LOOKS:
-        _unseen[0] = 0
-        _make_room()
-
-
-def _make_room() -> None:
-    """Drop what was used least recently in any cache, until all together keep no more than they may."""
-    while kept_bytes() > PROCESS_BYTES:
-        with _registering:
-            caches = list(_all)
-        min(caches, key=lambda cache: cache.oldest).drop_oldest()
+    return sum(cache.size for cache in _process.caches)
 
 
 def size_of(value: Any) -> int:

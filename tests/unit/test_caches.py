@@ -83,7 +83,7 @@ def test_a_cache_never_exceeds_its_bytes_nor_says_what_was_not_kept(steps: list[
 
 def test_all_caches_of_a_process_keep_so_many_bytes_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever lake they are of: what was used least recently goes, from whichever of them."""
-    for cache in caches._all:
+    for cache in caches._process.caches:
         cache.clear()
     monkeypatch.setattr(caches, "PROCESS_BYTES", 100)
     lakes = [Cache[int, str](80) for _ in range(50)]
@@ -352,7 +352,7 @@ def test_databases_of_many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_conditions_and_statistics_of_any_size() -> None:
     """What is remembered stays within its bytes; of a condition that is too long to be judged nothing is."""
     file = FileValues({}, '{"numRecords":1,"minValues":{"a":5},"maxValues":{"a":5},"nullCount":{"a":0}}')
-    for cache in caches._all:
+    for cache in caches._process.caches:
         cache.clear()
     for number in range(100):
         long = f"a = {number} OR b = '{LARGE[:10_000]}'"
