@@ -99,7 +99,7 @@ class Lake:
         self._refreshing = Threads(WORKERS, thread_name_prefix="lockstep-refresh")
         self.upkeep = Upkeep()
         self.adopted_versions: LRUCache[str, int] = LRUCache(KEPT_VERSIONS)
-        self.checkpoint_properties = Cache[tuple[str, int], Mapping[str, Any]](8 * MIB)
+        self.checkpoint_properties = Cache[tuple[str, int], Mapping[str, Any]](2 * MIB)
         self.publisher = Publisher(
             storage, timeline, self.past, self._external, policies, clock=clock, pool=self._pool, upkeep=self.upkeep
         )
