@@ -282,6 +282,11 @@ bench-scale: setup ## measure what long timelines and large catalogs cost, witho
 	@$(BIN)/python -m tests.bench.scale $(BENCH_ARGS)
 	@$(BIN)/python -m tests.bench.long $(BENCH_ARGS)
 
+.PHONY: bench-memory
+bench-memory: setup ## measure what a process that lives for long has in memory, without Spark (BENCH_ARGS=…)
+	@echo "bench-memory: tests/bench/memory.py $(BENCH_ARGS)"
+	@$(BIN)/python -m tests.bench.memory $(BENCH_ARGS)
+
 bench-exports: setup ## measure exports of a lake of many tables, without Spark (BENCH_ARGS=…)
 	@echo "bench-exports: tests/bench/exports.py $(BENCH_ARGS)"
 	@$(BIN)/python -m tests.bench.exports $(BENCH_ARGS)

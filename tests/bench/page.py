@@ -25,7 +25,8 @@ MARKS = (
         "scale",
         "exports",
     ),
-    *("adopt", "warehouse", "long", "profile", "turns", "before-after", "fsync", "retention", "recovery", "tables"),
+    *("adopt", "warehouse", "long", "profile", "turns", "before-after", "fsync"),
+    *("memory", "retention", "recovery", "tables"),
 )
 """Of the sections, in the order of the page; `before-after` and `fsync` are written by hand."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeAlias
 
+from lockstep.caches import LEAST, size_of
 from lockstep.commit.drafts import Draft
 from lockstep.commit.outcomes import DueCheckpoint
 from lockstep.delta.actions import Action, bodies, parse
@@ -24,7 +24,6 @@ from lockstep.workers import begin
 Properties: TypeAlias = Mapping[str, Mapping[str, Any]]
 """By table id, of the fields of its `metaData` action those that matter; none where nobody knows them."""
 
-_lock = threading.Lock()
 _log = logging.getLogger(__name__)
 
 
@@ -100,13 +99,11 @@ def _metadata(lake: Lake, id: str, location: str, actions: Iterable[Action], *, 
     """
     if changed := bodies(actions, "metaData"):
         return without_others(changed[-1])
-    with _lock:
-        if (kept := lake.checkpoint_properties.get((id, before))) is not None:
-            return kept
+    if (kept := lake.checkpoint_properties.get((id, before))) is not None:
+        return kept
     state = state_at(lake.storage, location, before)
     return {} if state is None else without_others(state.metadata)
 
 
 def _kept(lake: Lake, id: str, version: int, metadata: Mapping[str, Any]) -> None:
-    with _lock:
-        lake.checkpoint_properties[id, version] = metadata
+    lake.checkpoint_properties.keep((id, version), metadata, size=LEAST + size_of(metadata))

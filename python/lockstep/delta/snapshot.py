@@ -7,13 +7,14 @@ pyarrow reads; a log without one, as of a table with few versions, needs no pyar
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
 import msgspec
 
+from lockstep.caches import size_of
 from lockstep.delta.actions import Action, LogicalFile, logical_file, parse, split
 from lockstep.delta.features import features_of
 from lockstep.delta.log import LOG, LogFiles, commit_path, log_files, read_checksum
@@ -21,6 +22,9 @@ from lockstep.errors import CorruptTimelineError, InvalidError, MissingFilesErro
 from lockstep.storage import Storage
 
 SIDECARS = "_sidecars"
+
+FILE_BYTES = 1_000
+"""What a file takes in memory beside the texts of its action."""
 
 _KINDS = ("protocol", "metaData", "txn", "domainMetadata", "add", "sidecar")
 """What is read of a checkpoint: the rest, such as removed files, is no part of a table's state."""
@@ -42,6 +46,7 @@ class Snapshot:
         transactions: the last `txn` of each application.
         domains: the last metadata of each domain, without removed ones.
         files: the table's files, as they were added.
+        files_bytes: about how many bytes these take in memory.
     """
 
     protocol: dict[str, Any] = field(default_factory=dict)
@@ -49,6 +54,7 @@ class Snapshot:
     transactions: dict[str, dict[str, Any]] = field(default_factory=dict)
     domains: dict[str, dict[str, Any]] = field(default_factory=dict)
     files: dict[LogicalFile, dict[str, Any]] = field(default_factory=dict)
+    files_bytes: int = 0
 
     def take(self, actions: Iterable[Action]) -> None:
         """Take one commit in, or a part of a checkpoint: what it removes, then what it adds."""
@@ -66,13 +72,34 @@ class Snapshot:
                 case "add":
                     adds.append(body)
                 case "remove":
-                    self.files.pop(logical_file(body), None)
-        self.files.update((logical_file(body), body) for body in adds)
+                    self._drop(logical_file(body))
+        for body in adds:
+            file = logical_file(body)
+            if file in self.files:
+                self._drop(file)
+            self.files[file] = body
+            self.files_bytes += _bytes_of(body)
+
+    def _drop(self, file: LogicalFile) -> None:
+        if (body := self.files.pop(file, None)) is not None:
+            self.files_bytes -= _bytes_of(body)
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes in memory."""
+        others = (self.protocol, self.metadata, self.transactions, self.domains)
+        return self.files_bytes + sum(map(size_of, others))
 
     @property
     def features(self) -> set[str]:
         """The table features that its protocol names."""
         return features_of(self.protocol)
+
+
+def _bytes_of(add: Mapping[str, Any]) -> int:
+    """Return about how many bytes a file takes in memory; what all files have is not looked at one by one."""
+    parts = [part for key in ("partitionValues", "tags", "deletionVector") if (part := add.get(key))]
+    return FILE_BYTES + len(add["path"]) + len(add.get("stats") or "") + sum(map(size_of, parts))
 
 
 def read_snapshot(storage: Storage, location: str, version: int, *, log: LogFiles | None = None) -> Snapshot:

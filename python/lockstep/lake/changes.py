@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
+from typing import TypeAlias
 
 import msgspec
-from cachetools import LRUCache
 from msgspec import structs
 
+from lockstep.caches import MIB, Cache, size_of
 from lockstep.conflict.writes import Changes
 from lockstep.delta.actions import Action, parse
 from lockstep.delta.combine.row_tracking import by_commit, copies_own_rows
@@ -23,8 +24,18 @@ from lockstep.storage import Storage
 from lockstep.timeline.entry import Entry, Moved, TableWrite
 from lockstep.timeline.log import Timeline
 
-CACHED_FILES = 1_000_000
-"""So many data files do the changes that are kept name at most: those of the latest transactions, some 100 MB."""
+KEPT_BYTES = 64 * MIB
+"""So much of what the latest transactions changed is kept: some ten thousand of small ones."""
+
+PATH_BYTES = 300
+VALUES_BYTES = 250
+ENTRY_BYTES = 2_000
+"""What a path takes beside its text, what the log says of a file beside that, and an entry beside its files."""
+
+DDL_FACTOR = 5
+"""What a change of names takes in memory for each byte of its JSON."""
+
+_Key: TypeAlias = tuple[int, str, int | None, tuple[tuple[int, ...], ...]]
 
 _log = logging.getLogger(__name__)
 
@@ -36,10 +47,7 @@ class PastChanges:
         """Read the commits of one timeline's entries."""
         self._storage = storage
         self._timeline = timeline
-        self._cache: LRUCache[tuple[int, str, int | None, tuple[tuple[int, ...], ...]], Changes] = LRUCache(
-            CACHED_FILES, getsizeof=_size
-        )
-        self._lock = threading.Lock()
+        self._kept = Cache[_Key, Changes](KEPT_BYTES)
 
     def of(self, entry: Entry) -> Changes:
         """Return what an entry changed, as the conflict check needs it.
@@ -55,9 +63,8 @@ class PastChanges:
             entry.precedes,
             tuple(self._timeline.versions(write, entry.version) for write in entry.writes),
         )
-        with self._lock:
-            if (changes := self._cache.get(key)) is not None:
-                return changes
+        if (kept := self._kept.get(key)) is not None:
+            return kept
         footprints = {write.id: self._footprint_if_known(entry, write) for write in entry.writes}
         footprints |= {move.id: self._overtaking(move) for move in entry.moved}
         names = {write.id: write.name for write in entry.writes}
@@ -80,9 +87,8 @@ class PastChanges:
             database_version=entry.version,
             precedes=entry.precedes,
         )
-        if UNKNOWN not in footprints.values() and _size(changes) <= CACHED_FILES:  # what is unknown may be mended
-            with self._lock:
-                self._cache[key] = changes
+        if UNKNOWN not in footprints.values():  # what is unknown may be mended
+            self._kept.keep(key, changes, size=_size(changes))
         return changes
 
     def _footprint_if_known(self, entry: Entry, write: TableWrite) -> Footprint:
@@ -176,8 +182,27 @@ def _needs_state(line: msgspec.Raw) -> bool:
 
 
 def _size(changes: Changes) -> int:
-    """Return how many data files changes name, and one for what else they say."""
-    return 1 + sum(len(footprint.removed_paths) + len(footprint.added_paths) for footprint in changes.writes.values())
+    """Return about how many bytes changes take in memory."""
+    ddl = (changes.namespaces, changes.tables, changes.views, changes.tags)
+    conditions = [condition for rows in changes.reads.values() for condition in rows or ()]
+    return (
+        ENTRY_BYTES
+        + sum(map(_size_of_footprint, changes.writes.values()))
+        + sum(DDL_FACTOR * len(msgspec.json.encode(each)) for each in ddl)
+        + sum(map(size_of, conditions))
+    )
+
+
+def _size_of_footprint(footprint: Footprint) -> int:
+    paths = (*footprint.removed_paths, *footprint.added_paths)
+    covers = (*footprint.covers_added, *footprint.covers_removed)
+    values = chain(footprint.rows_added, footprint.rows_removed, *covers)
+    return (
+        ENTRY_BYTES
+        + sum(PATH_BYTES + len(path) for path in paths)
+        + sum(VALUES_BYTES + len(each.stats or "") + size_of(each.partition) for each in values)
+        + sum(PATH_BYTES + size_of(change.before) + size_of(change.after) for change in footprint.vectors.values())
+    )
 
 
 def reads_of(entry: Entry, footprints: Mapping[str, Footprint]) -> dict[str, Rows]:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from cachetools import LRUCache
 from msgspec import structs
 
+from lockstep.caches import MIB, Cache
 from lockstep.delta.log import commit_path, was_published
 from lockstep.errors import LockstepError
 from lockstep.lake.changes import PastChanges
@@ -44,9 +45,8 @@ WORKERS = 320
 WRITERS = 32
 """So many, where a look takes less than a thread: more writes at a time make a disk no faster."""
 
-KEPT_PROPERTIES = 10_000
-"""Of so many table versions it is kept how often they are to have a checkpoint of Delta's; of so many adopted tables,
-which was the first."""
+KEPT_VERSIONS = 10_000
+"""Of so many adopted tables it is kept which version was the first."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -98,8 +98,8 @@ class Lake:
         policies = Policies(storage)
         self._refreshing = Threads(WORKERS, thread_name_prefix="lockstep-refresh")
         self.upkeep = Upkeep()
-        self.adopted_versions: LRUCache[str, int] = LRUCache(KEPT_PROPERTIES)
-        self.checkpoint_properties: LRUCache[tuple[str, int], Mapping[str, Any]] = LRUCache(KEPT_PROPERTIES)
+        self.adopted_versions: LRUCache[str, int] = LRUCache(KEPT_VERSIONS)
+        self.checkpoint_properties = Cache[tuple[str, int], Mapping[str, Any]](2 * MIB)
         self.publisher = Publisher(
             storage, timeline, self.past, self._external, policies, clock=clock, pool=self._pool, upkeep=self.upkeep
         )

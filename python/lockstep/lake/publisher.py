@@ -420,8 +420,9 @@ class Publisher:
                 )
             else:
                 _log.error("table %s is set aside; database version %d: %s", write.name, entry.version, error)
-        self._errors[commit] = error
-        return error
+        kept = error.again()  # what was raised holds all frames that it came through, and so the transaction
+        self._errors[commit] = kept
+        return kept
 
     def write_checksums(self, entry: Entry, writes: Sequence[TableWrite]) -> None:
         """Write the checksums of an entry's published writes, at best effort: readers do without."""

@@ -10,9 +10,9 @@ LOWER, which know other languages, divisions, formats, hashes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from lockstep.caches import MIB, remembered
 from lockstep.tables.schema import DeltaType, duckdb_type, quoted
 from lockstep.tables.spark_texts import check_expression
 from lockstep.tables.spark_types import INTEGERS, UnjudgedError
@@ -49,11 +49,20 @@ def in_duckdb(field: Mapping[str, Any], others: Mapping[str, DeltaType]) -> str 
     if not isinstance(text, str) or not isinstance(field["type"], str):
         return None
     plain = tuple((name, type_) for name, type_ in others.items() if isinstance(type_, str))
-    return _in_duckdb(text, field["type"], plain)
+    return _in_duckdb((text, field["type"], plain))
 
 
-@lru_cache(maxsize=1024)
-def _in_duckdb(text: str, type_: str, others: tuple[tuple[str, str], ...]) -> str | None:
+_Asked: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...]]
+"""An expression, the type that it is to have, and the columns that it may name, with their types."""
+
+
+def _characters(asked: _Asked) -> int:
+    return len(asked[0]) + sum(100 + len(name) for name, _ in asked[2])
+
+
+@remembered(4 * MIB, 2, _characters)
+def _in_duckdb(asked: _Asked) -> str | None:
+    text, type_, others = asked
     from sqlglot import parse_one
     from sqlglot.errors import SqlglotError
 

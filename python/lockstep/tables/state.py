@@ -8,8 +8,7 @@ from copy import copy
 from dataclasses import fields, replace
 from typing import Any
 
-from cachetools import LRUCache
-
+from lockstep.caches import MIB, Cache
 from lockstep.delta.actions import Action, bodies, parse
 from lockstep.delta.log import read_published, read_staged, state_at
 from lockstep.delta.snapshot import Snapshot, read_snapshot
@@ -19,8 +18,8 @@ from lockstep.tables.layout import BY_DOMAINS, Layout, layout_of
 from lockstep.timeline.entry import NEW, Table
 from lockstep.transactions.transaction import Transaction
 
-KEPT_FILES = 100_000
-"""Of so many files of tables what their logs say is kept between transactions."""
+KEPT_BYTES = 128 * MIB
+"""So much of what tables' logs say is kept between transactions: of some 50,000 files with usual statistics."""
 
 STEPS = 100
 """A state that is kept is carried on over so many commits; more are read anew, from a checkpoint perhaps."""
@@ -35,7 +34,7 @@ class States:
     def __init__(self, storage: Storage) -> None:
         """Read the logs of a lake's tables."""
         self._storage = storage
-        self._kept: LRUCache[str, tuple[int, Snapshot]] = LRUCache(KEPT_FILES, getsizeof=_size)
+        self._kept = Cache[str, tuple[int, Snapshot]](KEPT_BYTES)
         self._lock = threading.Lock()
 
     def layout(self, tx: Transaction, table: Table) -> Layout:
@@ -92,15 +91,14 @@ class States:
         return read_staged(self._storage, table.location, tx.id, version) if content is None else parse(content)
 
     def _published(self, table: Table) -> Snapshot:
-        with self._lock:
-            kept = self._kept.get(table.id)
+        kept = self._kept.get(table.id)
         if kept is not None and kept[0] == table.version:
             return kept[1]
         snapshot = self._carried_on(kept, table) or read_snapshot(self._storage, table.location, table.version)
         with self._lock:
             newest = self._kept.get(table.id)
-            if len(snapshot.files) < KEPT_FILES and (newest is None or newest[0] < table.version):
-                self._kept[table.id] = table.version, snapshot
+            if newest is None or newest[0] < table.version:
+                self._kept.keep(table.id, (table.version, snapshot), size=snapshot.size)
         return snapshot
 
     def _carried_on(self, kept: tuple[int, Snapshot] | None, table: Table) -> Snapshot | None:
@@ -118,7 +116,3 @@ class States:
 
 def _copied(snapshot: Snapshot) -> Snapshot:
     return Snapshot(**{field.name: copy(getattr(snapshot, field.name)) for field in fields(Snapshot)})
-
-
-def _size(kept: tuple[int, Snapshot]) -> int:
-    return 1 + len(kept[1].files)

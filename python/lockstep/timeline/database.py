@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import Any
 
 import msgspec
 from immutables import Map
@@ -51,6 +52,10 @@ def spelled_of(names: Iterable[Name]) -> Map[Name, tuple[Name, ...]]:
     return Map((key, tuple(sorted(several))) for key, several in found.items())
 
 
+PAIR_BYTES = 600
+VIEW_BYTES = 4_000
+"""What a pair of one of the maps, and a view with its definition, take in memory as a rule."""
+
 NOT_INDEXED = Index()
 NOTHING_EXPIRED = Expired()
 
@@ -92,6 +97,16 @@ class Database(Value, frozen=True):
         if self.index is NOT_INDEXED:
             msgspec.structs.force_setattr(self, "index", Index.of(self.tables, self.views))
 
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes in memory, beside the parts of checkpoints, which are kept by themselves.
+
+        What it shares with other versions counts as its own.
+        """
+        index = (self.index.ids, self.index.locations, self.index.inside, self.index.spelled or Map())
+        maps = (self.namespaces, self.tables, self.batches, self.tags, self.settled, *index)
+        return sum(_size(values, PAIR_BYTES) for values in maps) + _size(self.views, VIEW_BYTES)
+
     def refuse_aside(self, table: Table, more: str = "") -> None:
         """Raise why a table is set aside, if it is; the message ends with `more`."""
         if (error := self.set_aside.get(table.id)) is not None:
@@ -123,6 +138,12 @@ class Database(Value, frozen=True):
     def table_at(self, location: str) -> Table | None:
         """Return the table whose data lies in this folder."""
         return None if (name := self.index.locations.get(location)) is None else self.tables[name]
+
+
+def _size(values: Mapping[Any, Any], each: int) -> int:
+    if isinstance(values, LayeredMap):
+        return each * len(values.changes) + values.base.size
+    return each * len(values)
 
 
 def tag_key(name: str) -> str:

@@ -38,6 +38,10 @@ READERS = 8
 MAX_GROUP = 32
 """So many entries may be in one file."""
 
+ENTRY_BYTES = 2_000
+WRITE_BYTES = 500
+"""What an entry, and each write of it, takes in memory beside twice its JSON, as measured."""
+
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are not what they should be; the last for brackets nested without end."""
 
@@ -115,7 +119,7 @@ class Stored:
 
     Attributes:
         entry: what it says.
-        size: its bytes in its file.
+        size: about how many bytes it takes in memory.
     """
 
     entry: Entry
@@ -219,9 +223,16 @@ class File:
         return self.entries[version - self.first] if self.first <= version <= self.last else None
 
     def stored(self) -> list[Stored]:
-        """Return its entries; each counts an equal part of its bytes."""
-        size = len(self.data) // len(self.entries)
-        return [Stored(entry, size) for entry in self.entries]
+        """Return its entries as they are kept: of several each has bytes of its own, and not those of all in it."""
+        if len(self.entries) == 1:
+            return [_stored(self.entries[0], len(self.data))]
+        encoded = map(encode, self.entries)
+        return [_stored(_decode_entry(data), len(data)) for data in encoded]
+
+
+def _stored(entry: Entry, size: int) -> Stored:
+    """Return an entry that has so many bytes as JSON; in memory, what its commits say is a part of them."""
+    return Stored(entry, ENTRY_BYTES + WRITE_BYTES * len(entry.writes) + 2 * size)
 
 
 def read(storage: Gets, first: int) -> File | None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
+from lockstep.caches import MIB, Cache
 from lockstep.storage import Storage
 from lockstep.timeline.entry import Entry
 from lockstep.timeline.files import Stored, read_known
 
-KEPT_ENTRIES = 10_000
-KEPT_BYTES = 64 * 1024 * 1024
-"""What is kept in memory of one timeline, in bytes of the entries' files; decoded they take a few times that."""
+KEPT_BYTES = 64 * MIB
+"""What is kept in memory of one timeline: the newest ten thousand entries, where they are of small commits."""
 
 FEW = 512
 """Who goes through no more entries than these may come again: they are kept."""
@@ -24,24 +22,14 @@ AT_ONCE = 64
 class History:
     """The entries that one timeline knows; safe to share between threads. No lock is held over a request."""
 
-    def __init__(self, *, entries: int = KEPT_ENTRIES, size: int = KEPT_BYTES) -> None:
-        """Keep so many entries, and so many bytes of them, at most."""
-        self._by_version: OrderedDict[int, Stored] = OrderedDict()
-        self._size = 0
-        self._most = entries, size
-        self._lock = threading.Lock()
+    def __init__(self, *, size: int = KEPT_BYTES) -> None:
+        """Keep so many bytes of entries at most, as they are in memory."""
+        self._by_version = Cache[int, Entry](size)
 
     def keep(self, entries: Iterable[Stored]) -> None:
         """Keep entries in memory, instead of those that nobody has asked for the longest."""
-        with self._lock:
-            for stored in entries:
-                self._size += stored.size
-                if (old := self._by_version.pop(stored.entry.version, None)) is not None:
-                    self._size -= old.size
-                self._by_version[stored.entry.version] = stored
-            while self._by_version and (len(self._by_version) > self._most[0] or self._size > self._most[1]):
-                _, old = self._by_version.popitem(last=False)
-                self._size -= old.size
+        for stored in entries:
+            self._by_version.keep(stored.entry.version, stored.entry, size=stored.size)
 
     def read(self, storage: Storage, versions: range, *, last: int, keep: bool = True) -> list[Entry]:
         """Return entries that are known to exist, in the order of the versions.
@@ -54,11 +42,9 @@ class History:
             UnavailableError, CorruptTimelineError: one that is not in memory cannot be read, or is gone.
         """
         entries: dict[int, Entry] = {}
-        with self._lock:
-            for version in versions:
-                if (stored := self._by_version.get(version)) is not None:
-                    entries[version] = stored.entry
-                    self._by_version.move_to_end(version)
+        for version in versions:
+            if (entry := self._by_version.get(version)) is not None:
+                entries[version] = entry
         new = read_known(storage, [version for version in versions if version not in entries], last)
         if keep:
             self.keep(new)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import dropwhile, takewhile
@@ -11,6 +10,7 @@ from itertools import dropwhile, takewhile
 from msgspec import structs
 
 from lockstep.arguments import takes
+from lockstep.caches import MIB, Cache
 from lockstep.errors import ExpiredError, InvalidError, SnapshotTooOldError
 from lockstep.storage import Storage
 from lockstep.timeline.checkpoint import Checkpoints
@@ -31,6 +31,9 @@ CHECKPOINT_EVERY = 100
 CACHED_VERSIONS = 8
 ANCHORS = 16
 """So many of the versions that a checkpoint is due at are kept in memory; they share all that is the same in them."""
+
+DATABASE_BYTES = 64 * MIB
+"""So much of each of the two at most, as if they shared nothing: two versions of a catalog of a million tables."""
 
 
 class Known:
@@ -63,9 +66,10 @@ class Known:
         self._puts_begun = self._put_landed = 0  # of this process: how many, and which of them is the last that landed
         self._placements: Placements = state.placements
         self._moves: Moves = ends(state.placements)
-        self._cache: OrderedDict[int, Database] = OrderedDict()
+        self._cache = Cache[int, Database](DATABASE_BYTES, entries=CACHED_VERSIONS)
         self._past = Past(storage, history)
-        self._anchors = OrderedDict({state.database.version: state.database})
+        self._anchors = Cache[int, Database](DATABASE_BYTES, entries=ANCHORS)
+        self._anchor(state.database)
         checkpoints.expire(state.database.expired)
 
     @property
@@ -244,9 +248,8 @@ class Known:
             head, moves = self._head, self._moves
             if version == head.version:
                 return head
-            if version in self._cache:
-                self._cache.move_to_end(version)
-                return self._cache[version]
+            if (cached := self._cache.get(version)) is not None:
+                return cached
             databases = [*self._anchors.values(), *self._cache.values()]
         earlier = [database for database in databases if database.version <= version]
         base = max(earlier, key=lambda database: database.version, default=None)
@@ -268,9 +271,7 @@ class Known:
         return result
 
     def _remember(self, database: Database) -> None:
-        self._cache[database.version] = database
-        if len(self._cache) > CACHED_VERSIONS:
-            self._cache.popitem(last=False)
+        self._cache.keep(database.version, database, size=database.size)
 
     @takes(ts=datetime)
     def at_time(self, ts: datetime) -> Database:
@@ -336,9 +337,7 @@ class Known:
             self._anchor(head)
 
     def _anchor(self, database: Database) -> None:
-        self._anchors[database.version] = database
-        if len(self._anchors) > ANCHORS:
-            self._anchors.popitem(last=False)
+        self._anchors.keep(database.version, database, size=database.size)
 
     def _after(self, state: State, entry: Entry) -> State:
         """Return the state after one more entry; see `state_after`."""

@@ -33,6 +33,11 @@ class Base(ABC, Generic[K, V]):
         """Whether to have a thread read what is not in memory takes longer than to read it."""
         return False
 
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes in memory, before anything of it is read."""
+        return 0
+
     @abstractmethod
     def __len__(self) -> int:
         """Return the number of pairs; it costs nothing."""

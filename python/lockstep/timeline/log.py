@@ -380,7 +380,7 @@ class Timeline(Appending):
                 if self._head is head:
                     self._head = again
                     if base.version in self._anchors:
-                        self._anchors[base.version] = base
+                        self._anchor(base)
                     return
 
     def _take(self, head: Database, places: Placements | None) -> None:

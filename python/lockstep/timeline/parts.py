@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import threading
 import zlib
 from array import array
 from bisect import bisect_left, bisect_right
@@ -25,8 +24,8 @@ from operator import attrgetter, itemgetter
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from cachetools import LRUCache
 
+from lockstep.caches import MIB, Cache
 from lockstep.storage import Storage
 from lockstep.timeline.entry import Value
 from lockstep.timeline.files import UNREADABLE
@@ -41,8 +40,14 @@ PART_ITEMS = 128
 PART_BYTES = 1024 * 1024
 """A part that has as many bytes ends, whatever the keys say."""
 
-KEPT_BYTES = 32 * 1024 * 1024
-"""What is kept in memory of one timeline's parts, in bytes of their files."""
+KEPT_BYTES = 128 * MIB
+"""What is kept in memory of one timeline's parts: files of 32 MiB, and all that may be looked up in them."""
+
+MANIFEST_BYTES = 500
+"""What a manifest takes in memory of each part: its first key, and its digest."""
+
+DECODED = 3
+"""What a pair takes in memory that was looked up, for each byte of its line."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -107,8 +112,8 @@ class Pairs(Generic[K, V]):
 
     @property
     def size(self) -> int:
-        """The bytes that it takes, without what was looked up."""
-        return len(self._data) + self._ends.itemsize * len(self._ends)
+        """The bytes that it takes once all that is in it was looked up."""
+        return (1 + DECODED) * len(self._data) + self._ends.itemsize * len(self._ends)
 
     def __iter__(self) -> Iterator[tuple[K, V]]:
         return map(self._kind.pair, self._kind.decoder.decode_lines(self._data))
@@ -161,22 +166,19 @@ class PartCache:
     """
 
     def __init__(self, storage: Storage, size: int = KEPT_BYTES) -> None:
-        """Keep so many bytes of parts' files at most."""
+        """Keep so many bytes of parts at most."""
         self.bad: set[str] = set()
         self._storage = storage
         self.quick = storage.quick
-        self._kept: LRUCache[str, Pairs[Any, Any]] = LRUCache(size, getsizeof=attrgetter("size"))
-        self._lock = threading.Lock()
+        self._kept = Cache[str, Pairs[Any, Any]](size)
 
     def __contains__(self, digest: str) -> bool:
-        with self._lock:
-            return digest in self._kept
+        return digest in self._kept
 
     def keep(self, digest: str, pairs: Pairs[Any, Any], *, evict: bool = True) -> None:
         """Keep a part in memory, instead of those that nobody has asked for the longest, or if there is room."""
-        with self._lock:
-            if pairs.size <= (self._kept.maxsize if evict else self._kept.maxsize - self._kept.currsize):
-                self._kept[digest] = pairs
+        if evict or pairs.size <= self._kept.free:
+            self._kept.keep(digest, pairs, size=pairs.size)
 
     def read(
         self, kind: Kind[K, V], part: Part[K], instead: Callable[[], Iterable[tuple[K, V]]], *, evict: bool = True
@@ -191,9 +193,8 @@ class PartCache:
             UnavailableError: the store failed; asking again may help.
             UnavailableError, CorruptTimelineError: see `instead`.
         """
-        with self._lock:
-            if (kept := self._kept.get(part.digest)) is not None:
-                return kept
+        if (kept := self._kept.get(part.digest)) is not None:
+            return kept
         try:
             if part.digest in self.bad:
                 raise UnusableError(f"part {part.digest} was missing or damaged before")
@@ -241,6 +242,11 @@ class SortedParts(Base[K, V]):
     def quick(self) -> bool:
         """Whether the store's files are read at once."""
         return self._cache.quick
+
+    @property
+    def size(self) -> int:
+        """What the manifest says of the parts, in bytes."""
+        return MANIFEST_BYTES * len(self.parts)
 
     def __len__(self) -> int:
         return self._length

@@ -22,10 +22,10 @@ from datetime import datetime
 from operator import attrgetter
 from typing import TypeVar
 
-from cachetools import LRUCache
-
+from lockstep.caches import MIB, Cache
 from lockstep.storage import Storage
 from lockstep.timeline.entry import Entry
+from lockstep.timeline.files import encode
 from lockstep.timeline.history import History
 from lockstep.timeline.parts import UnusableError
 from lockstep.timeline.segment import (
@@ -38,8 +38,14 @@ from lockstep.timeline.segment import (
     write_segment,
 )
 
-KEPT_SEGMENTS = 4
-"""So many segments stay in memory."""
+KEPT_BYTES = 32 * MIB
+"""What of segments stays in memory: about sixteen, where they are of small commits."""
+
+BARE = 5
+"""What an entry of a segment takes in memory for each byte of its JSON."""
+
+TIME_BYTES = 64
+"""What a time takes in memory."""
 
 CAUGHT_UP = 2
 """So many segments that are missing are written behind one commit."""
@@ -59,8 +65,8 @@ class Past:
         self._listing: list[Segment] = []
         self._looked_at: int | None = None
         self._first_kept_then = 0
-        self._read: LRUCache[Segment, list[Entry]] = LRUCache(KEPT_SEGMENTS)
-        self._times_read: LRUCache[Segment, list[datetime]] = LRUCache(KEPT_SEGMENTS)
+        self._read = Cache[Segment, list[Entry]](KEPT_BYTES)
+        self._times_read = Cache[Segment, list[datetime]](KEPT_BYTES // 8)
         self._bad: set[Segment] = set()
         self._lock = threading.Lock()
 
@@ -170,11 +176,11 @@ class Past:
 
     def _entries(self, segment: Segment) -> list[Entry] | None:
         """Return what is in a segment; None if it is damaged."""
-        return self._found(segment, self._read, read_segment)
+        return self._found(segment, self._read, read_segment, lambda entry: BARE * len(encode(entry)))
 
     def _times(self, segment: Segment) -> list[datetime] | None:
         """Return when the versions of a segment were committed; None if it is damaged."""
-        return self._found(segment, self._times_read, read_times)
+        return self._found(segment, self._times_read, read_times, lambda _: TIME_BYTES)
 
     def _is_sound(self, segment: Segment) -> bool:
         """Read a segment as it is now, whatever was read of it before."""
@@ -191,17 +197,19 @@ class Past:
             self._bad.add(segment)
 
     def _found(
-        self, segment: Segment, kept: LRUCache[Segment, list[T]], read: Callable[[Storage, Segment], list[T]]
+        self,
+        segment: Segment,
+        kept: Cache[Segment, list[T]],
+        read: Callable[[Storage, Segment], list[T]],
+        size_of: Callable[[T], int],
     ) -> list[T] | None:
         """Return what is kept of a segment, or else is read of it now; None if it is damaged."""
-        with self._lock:
-            if (found := kept.get(segment)) is not None:
-                return found
+        if (found := kept.get(segment)) is not None:
+            return found
         try:
             found = read(self._storage, segment)
         except UnusableError as error:
             self._pass_over(segment, error)
             return None
-        with self._lock:
-            kept[segment] = found
+        kept.keep(segment, found, size=sum(map(size_of, found)))
         return found

@@ -76,15 +76,15 @@ def test_a_time_is_found_in_few_requests(count: int) -> None:
 
 
 def test_entries_in_memory_are_bounded() -> None:
-    """By their number and by their bytes; what was used last stays, and who goes through all of them keeps none."""
-    history = History(entries=3, size=100)
+    """By their bytes; what was used last stays, and who goes through all of them keeps none."""
+    history = History(size=30)
     store = stored(long_history(10))
-    history.keep(Stored(entry(version), 10) for version in range(6))
+    history.keep(Stored(entry(version), 10) for version in range(1, 6))
     history.read(store, range(3, 4), last=10)
     history.keep([Stored(entry(6), 10)])
     assert requests(store, lambda: history.read(store, range(3, 4), last=10)) == 0
     assert requests(store, lambda: history.read(store, range(4, 5), last=10)) == 1
-    history.keep([Stored(entry(7), 95)])
+    history.keep([Stored(entry(7), 25)])
     assert requests(store, lambda: history.read(store, range(7, 8), last=10)) == 0
     assert requests(store, lambda: history.read(store, range(3, 4), last=10)) == 1
 

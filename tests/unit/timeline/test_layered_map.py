@@ -204,7 +204,7 @@ def test_what_stays_in_memory_is_bounded() -> None:
     if max(part.count for part in parts) < 50:
         assert (first, store.count("get")) == (1, 0)
     cache: PartCache = values.base._cache  # type: ignore[attr-defined]
-    assert cache._kept.currsize <= 2_000
+    assert cache._kept.size <= 2_000
 
 
 @pytest.mark.parametrize("damage", [None, b"?", b"", b"[" * 100_000])

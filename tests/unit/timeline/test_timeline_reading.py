@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lockstep.timeline.files
-import lockstep.timeline.known
+from lockstep.caches import Cache
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
 from lockstep.storage import open_storage
 from lockstep.timeline.clock import FAR_AHEAD
@@ -27,6 +27,7 @@ from lockstep.timeline.entry import (
     TableWrite,
 )
 from lockstep.timeline.files import decode, entry_path
+from lockstep.timeline.known import DATABASE_BYTES
 from lockstep.timeline.log import Timeline
 from lockstep.timeline.outcomes import Ratified
 from tests.support.entries import T0, TICK, FakeClock, commit, draft, ids, rewrite, with_raw
@@ -77,16 +78,16 @@ def test_entries_between_two_versions(timeline: Timeline) -> None:
             timeline.entries(after, through)
 
 
-def test_every_version_can_be_seen_again(timeline: Timeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_version_can_be_seen_again(timeline: Timeline) -> None:
     """at(n) is the database after entry n, however often and in whatever order it is asked for, with a small cache."""
-    monkeypatch.setattr(lockstep.timeline.known, "CACHED_VERSIONS", 2)
+    timeline._cache = Cache(DATABASE_BYTES, entries=2)
     seen = [timeline.head]
     for n in range(6):
         commit(timeline, f"n{n}")
         seen.append(timeline.head)
     for n in [3, 0, 6, 5, 3, 3, 1, 2, 1, 4]:
         assert timeline.at(n) == seen[n]
-    assert list(timeline._cache) == [1, 4], "the one asked for longest ago goes first"
+    assert [each.version for each in timeline._cache.values()] == [1, 4], "the one asked for longest ago goes first"
 
 
 @pytest.mark.parametrize("version", [-1, 3])

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from lockstep.caches import MIB, remembered
 from lockstep.delta.pruning.ranges import EVERYTHING, NOTHING, Cut, Kind, Range, Ranges, points, starting_with
 
 Path: TypeAlias = tuple[str, ...]
@@ -81,8 +82,12 @@ def possible(file: FileValues, column: Path, kind: Kind | None) -> Possible:
     return Possible(null=type(nulls) is not int or nulls != 0, values=values)
 
 
-@lru_cache(maxsize=4096)
 def _of_partition(text: str | None, kind: Kind | None) -> Possible:
+    is_long = text is not None and len(text) > _SHORT
+    return (_read_partition if is_long else _short_partition)(text, kind)
+
+
+def _read_partition(text: str | None, kind: Kind | None) -> Possible:
     if not text:
         return Possible(null=True, values=NOTHING)
     if kind is None:
@@ -92,6 +97,11 @@ def _of_partition(text: str | None, kind: Kind | None) -> Possible:
         return UNKNOWN if number is None else Possible(null=False, values=_between(kind, number, number))
     value = _PARTITION_VALUES[kind](text)
     return UNKNOWN if value is None else Possible(null=False, values=points([value]))
+
+
+_short_partition = lru_cache(maxsize=4096)(_read_partition)
+_SHORT = 256
+"""Longer partition values are not remembered, so that the number of those that are bounds their bytes."""
 
 
 # --- statistics -------------------------------------------------------------------------------------------------------
@@ -107,7 +117,7 @@ class _Stats(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Stats, float_hook=Decimal).decode
 
 
-@lru_cache(maxsize=1024)
+@remembered(16 * MIB, 10)
 def _decoded(stats: str) -> _Stats | None:
     """Return statistics decoded, None if they cannot be: a file with broken ones is still a file."""
     try:

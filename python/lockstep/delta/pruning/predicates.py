@@ -25,9 +25,10 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lockstep.caches import MIB, remembered
 from lockstep.delta.pruning import conditions
 from lockstep.delta.pruning.conditions import (
     FALSE,
@@ -66,6 +67,10 @@ _DEPTH_AT_MOST = 32
 _VALUES_AT_MOST = 128
 """Of an IN list; a longer one is judged by its least and its greatest value."""
 
+_KEPT_BYTES = 16 * MIB
+_FACTOR = 80
+"""So many bytes of conditions are kept; one takes so many for each character of its text at most, as measured."""
+
 
 def may_match(predicate: str, file: FileValues) -> bool:
     """Return whether a file may hold a row that satisfies a predicate; false only if it surely holds none.
@@ -91,7 +96,11 @@ def may_any_both_match(predicates: frozenset[str], other: str) -> bool:
     return conditions.may_both_be_true(_united(predicates), _compiled(other))
 
 
-@lru_cache(maxsize=256)
+def _characters(predicates: frozenset[str]) -> int:
+    return sum(map(len, predicates))
+
+
+@remembered(_KEPT_BYTES, _FACTOR, _characters)
 def _united(predicates: frozenset[str]) -> Condition:
     return conditions.united(_compiled(predicate) for predicate in sorted(predicates))
 
@@ -107,9 +116,13 @@ _OTHER_ESCAPE = re.compile(r"(?s)(?:[^\\]|\\[\\'])*+\\")
 """A backslash before anything but itself or a quote: Catalyst escapes nothing else, and readings of others differ."""
 
 
-@lru_cache(maxsize=4096)
 def _compiled(predicate: str) -> Condition:
-    if len(predicate) > _CHARACTERS_AT_MOST or _OTHER_ESCAPE.match(predicate):
+    return UNKNOWN if len(predicate) > _CHARACTERS_AT_MOST else _parsed(predicate)
+
+
+@remembered(_KEPT_BYTES, _FACTOR)
+def _parsed(predicate: str) -> Condition:
+    if _OTHER_ESCAPE.match(predicate):
         return UNKNOWN
     from sqlglot import exp, parse_one
 

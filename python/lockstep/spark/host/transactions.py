@@ -341,7 +341,7 @@ def end_unasked(tx: Transaction, house: Lakehouse) -> LockstepError | None:
         house.catalog.rollback(tx)
     except LockstepError as error:
         _log.warning("transaction %s was not rolled back: %s", tx.id, error)
-        return error
+        return error.again()  # what was raised holds all frames that it came through, and so the transaction
     except Exception as error:  # noqa: BLE001 (logged; it may keep neither this session nor another from its end)
         _log.exception("transaction %s was not rolled back in good order", tx.id)
         if tx.in_doubt is None:
