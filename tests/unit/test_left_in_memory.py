@@ -173,7 +173,7 @@ def test_why_a_table_is_set_aside_keeps_nothing_of_who_found_out(tmp_path: Path)
         return committed(catalog)
 
     assert left(catalog, not_published) is None
-    [(_, error)] = catalog.lake.publisher._errors.values()
+    [error] = catalog.lake.publisher._errors.values()
     assert isinstance(error, UnavailableError)
 
 

@@ -185,8 +185,7 @@ class Behind:
 
     def _name(self, write: TableWrite) -> Name:
         """Return what a table is called now; a message that says another name helps nobody to settle it."""
-        table = self._timeline.head.table_by_id(write.id)
-        return write.name if table is None else table.name
+        return self._timeline.head.current_name(write)
 
 
 class _Judged:
