@@ -169,7 +169,7 @@ def section(names: list[str], scale: float) -> str:
 What a process has in memory (resident, MiB) after a part of its transactions, without Spark (`make bench-memory`): one
 writer and one reader of a lake, each opened once, in one process, as two drivers would be. The reader reads each
 commit, and now and then an older version and the history. What is kept is [bounded](design.md#what-is-kept-in-memory),
-so it levels off: from half of the transactions on it may grow by {GROWTH - 1:.0%} and {NOISE_MIB} MiB, or this fails.
+so growth ends: behind half of the transactions it is at most {GROWTH - 1:.0%} and {NOISE_MIB} MiB, or this fails.
 
 | each transaction | transactions | {shares} |
 |---|---|{"---|" * len(AT)}
