@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
-from lockstep.errors import LockstepError
+from lockstep.catalog import TransactionalCatalog
+from lockstep.errors import CommitUnknownError, LockstepError
+from lockstep.retention.ages import Retention
 from lockstep.timeline.entry import Entry
+from tests.sim.archive import entries_of
+from tests.sim.caretakers import Caretaker
 from tests.sim.check import SET_UP, findings
 from tests.sim.clients import Client, PlainWriter
 from tests.sim.journal import Attempt
@@ -49,10 +54,30 @@ def habits_of(chance: random.Random) -> Habits:
     )
 
 
+def looked_after(plan: Plan, chance: random.Random) -> Plan:
+    """Return the plan of a lake that is looked after, with what is kept for how long."""
+    hour, day = timedelta(hours=1), timedelta(days=1)
+    return replace(
+        plan,
+        has_upkeep=True,
+        is_quick=False,
+        scripts=chance.randint(3, 8),
+        retention=Retention(
+            age=chance.choice([timedelta(0), hour, 3 * day]),
+            last=chance.choice([1, 1, 3]),
+            grace=chance.choice([timedelta(0), hour, day]),
+            orphan_age=chance.choice([hour, day]),
+        ),
+        removed_for=chance.choice(["interval 1 hour", "interval 1 hour", "interval 1 week"]),
+    )
+
+
 class Schedule:
     """The clients of one schedule, and what they share."""
 
-    def __init__(self, seed: int, *, is_traced: bool = False, has_arbiter: bool = False) -> None:
+    def __init__(
+        self, seed: int, *, is_traced: bool = False, has_arbiter: bool = False, has_upkeep: bool = False
+    ) -> None:
         """Draw what is to happen; of lakes with an arbiter, those of odd seeds lie in stores without conditions."""
         self.seed = seed
         chance = random.Random(f"plan {seed}")
@@ -64,6 +89,8 @@ class Schedule:
             isolation="SERIALIZABLE" if chance.random() < 0.8 else "SNAPSHOT",
             arbiter=("beside", "instead")[seed % 2] if has_arbiter else "",
         )
+        if has_upkeep:
+            self.plan = looked_after(self.plan, random.Random(f"upkeep {seed}"))
         self.threads = [4 if self.plan.is_quick else chance.choice([1, 1, 2, 3]) for _ in range(CLIENTS)]
         # Where there are no conditional writes, Delta's own commits may overwrite each other, and ours.
         self.has_plain_writer = chance.random() < 0.4 and self.plan.arbiter != "instead"
@@ -74,7 +101,7 @@ class Schedule:
         self.scheduler.trace = [] if is_traced else None
         skewed = chance.random() < 0.5
         self.skews = [chance.uniform(-90, 90) if skewed else 0.0 for _ in range(CLIENTS + sum(self.threads) + 9)]
-        self.disk = Disk()
+        self.disk = Disk(seconds=lambda: self.scheduler.now)
         self.rate = chance.choice([0.0, 0.005, 0.02, 0.06])
         self.faults: list[RandomFaults] = []
         self.world = World(self.scheduler, self.plan)
@@ -124,6 +151,7 @@ class Schedule:
             "views": sum(bool(entry.views) for entry in entries),
             "tags": sum(bool(entry.tags) for entry in entries),
             "decided": int(self.disk.decided is not None),
+            **self.world.counts,
         }
 
     def _entry(self, name: str) -> bytes:
@@ -148,7 +176,7 @@ class Schedule:
         yield from self._settle()
         self.scheduler.land_all()
         fresh = self.world.open(self.storage("fresh"))
-        self._count(list(fresh.timeline.scan(-1)))
+        self._count(entries_of(self.disk))
         living = [client.there for client in self.clients if not client.storage.process.is_dead and client.catalog]
         yield from findings(self.world, self.disk, fresh, [*living, self.world.open(self.storage("fresher"))])
 
@@ -166,12 +194,15 @@ class Schedule:
         self.tables = sorted((name.table, table.location, table.id) for name, table in tables.items())
 
     def _start(self, name: str, threads: int, orphans: list[Attempt]) -> None:
-        client = Client(self.world, self.storage(name))
+        client = (Caretaker if self.plan.has_upkeep else Client)(self.world, self.storage(name))
         self.clients.append(client)
         process = client.storage.process
 
         def main() -> None:
             client.catalog = client.open()
+            if isinstance(client, Caretaker):
+                client.threads = threads
+                self.tasks.append(self.scheduler.spawn(client.keep, "keeper", process))
             self.tasks.extend(self.scheduler.spawn(client.run, f"t{n}", process) for n in range(1, threads))
             for attempt in orphans:
                 client.find_out(attempt)
@@ -217,9 +248,18 @@ class Schedule:
                 try:
                     done = catalog.find_out(attempt.id, attempt.base)
                 except LockstepError as error:
+                    if isinstance(error, CommitUnknownError) and self._has_expired(catalog, attempt):
+                        attempt.settle("info", why="what it began at has expired")
+                        attempt.is_forgotten = True
+                        continue
                     yield f"told: nobody can say what became of {attempt.id}: {error!r}"
                     continue
                 attempt.settle_as_found(done)
+
+    @staticmethod
+    def _has_expired(catalog: TransactionalCatalog, attempt: Attempt) -> bool:
+        """Whether nobody can read any more what was committed since a transaction began."""
+        return catalog.timeline.head.expired.first_kept > attempt.base + 1
 
 
 def _is_committing(task: Task) -> bool:
@@ -228,6 +268,6 @@ def _is_committing(task: Task) -> bool:
     return is_asking and not task.at.endswith(("done", "exists"))
 
 
-def run(seed: int, *, is_traced: bool = False, has_arbiter: bool = False) -> Result:
+def run(seed: int, *, is_traced: bool = False, has_arbiter: bool = False, has_upkeep: bool = False) -> Result:
     """Run the schedule of a seed."""
-    return Schedule(seed, is_traced=is_traced, has_arbiter=has_arbiter).run()
+    return Schedule(seed, is_traced=is_traced, has_arbiter=has_arbiter, has_upkeep=has_upkeep).run()
