@@ -13,6 +13,7 @@ persons     settle what plain Delta writers made diverge, give tables back, and 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
@@ -28,7 +29,7 @@ from lockstep.retention.upkeep import Maintained, Swept, maintain, remove_orphan
 from lockstep.transactions.state import State
 from lockstep.transactions.transaction import Transaction
 from tests.sim import effects
-from tests.sim.clients import WORK, Client
+from tests.sim.clients import WORK, Client, PlainWriter
 from tests.sim.journal import Attempt
 from tests.sim.logs import Logs
 from tests.sim.statements import Statements
@@ -151,6 +152,8 @@ class Caretaker(Client):
         super()._carry_out(script, tx, attempt)
         if self.kept.pop(tx.id, None) is not None:
             records.remove(self.there.lake, tx.id)
+        if any("--theirs" in told for told in attempt.told) and self.chance.random() < 0.5:
+            self.settles()  # as it was told to
 
     def _read_all(self, do: Statements) -> None:
         for name in self._there(do):
@@ -177,6 +180,7 @@ class Caretaker(Client):
         )
         try:
             with self.world.running():
+                self.world.counts["runs"] += 1
                 done = run()
         except LockstepError:
             self.world.counts["failed runs"] += 1  # a later one goes on
@@ -199,12 +203,12 @@ class Caretaker(Client):
 
     def litters(self) -> None:
         """Write a file that no commit will name, as a process does that dies."""
-        table = self.there.timeline.head.tables.get(named(self.chance.choice(TABLES)))
-        if table is not None:
-            try:
+        try:
+            table = self.there.timeline.head.tables.get(named(self.chance.choice(TABLES)))
+            if table is not None:
                 self.storage.put(f"{table.location}/litter-{self.world.new_id('f')}.parquet", b"[]")
-            except UnavailableError:
-                pass
+        except UnavailableError:
+            pass
 
     # --- what changes the lake ----------------------------------------------------------------------------------------
 
@@ -233,7 +237,10 @@ class Caretaker(Client):
 
     def reads_a_tag(self) -> None:
         """Read a tagged version, which must be there as long as the tag keeps it."""
-        tags = sorted(tag.name for tag in self.there.timeline.head.tags.values())
+        try:
+            tags = sorted(tag.name for tag in self.there.timeline.head.tags.values())
+        except UnavailableError:
+            return
         if tags:
             self.transaction(self._read_all, read_only=True, as_of=self.chance.choice(tags))
 
@@ -307,8 +314,35 @@ class Caretaker(Client):
         self.transaction(script)
         self.world.counts[f"settled {keep}"] += bool(attempts) and attempts[0].status == "ok"
         if not attempts or attempts[0].status != "ok":
-            raise UnavailableError("it is not settled, or nobody knows")
+            raise UnavailableError(f"not settled, as far as is known: {[each.told for each in attempts]}")
         return attempts[0].version
+
+
+class Rival(PlainWriter):
+    """A plain writer that commits just when somebody publishes; half of the time with a constraint, which conflicts."""
+
+    def run(self) -> None:
+        for _ in range(3 * self.world.plan.scripts):
+            self.race(*self.world.scheduler.random.choice(self.tables))
+
+    def race(self, location: str, id_: str) -> None:
+        """Take the version of a table that somebody is about to publish; or just the next one, after some time."""
+        scheduler = self.world.scheduler
+        constraint = {f"delta.constraints.c{self.world.new_id('')}": "id > 0"}
+        metadata = self.world.plan.new_table(**constraint)[1]
+        new = self.new_commit(*([metadata] if scheduler.random.random() < 0.5 else []))
+        asked = f"put_if_absent {location}/_delta_log/0"
+
+        def versions() -> list[int]:
+            about = (t.at for t in scheduler.tasks if t.at.startswith(asked) and t.at.endswith(".json"))
+            return [int(at[len(asked) - 1 :][:20]) for at in about]
+
+        try:
+            self.storage.put(f"{location}/{new.path}", json.dumps([new.value]).encode())
+            scheduler.block(lambda: bool(versions()), 5)
+            self.commit(location, id_, max(versions(), default=Logs(self.storage.disk).newest(location) + 1), new)
+        except UnavailableError:
+            pass
 
 
 def _care() -> Iterator[Callable[[Any], None]]:
@@ -318,7 +352,7 @@ def _care() -> Iterator[Callable[[Any], None]]:
     yield from [Caretaker.stays_open] * 3
     yield from [Caretaker.deletes_rows] * 3
     yield from [Caretaker.brings_back] * 2
-    yield from [Caretaker.settles] * 2
+    yield from [Caretaker.settles] * 4
     yield from (
         Caretaker.passes_time,
         Caretaker.reads_for_long,

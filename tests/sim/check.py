@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.log import commit_path
-from lockstep.errors import LockstepError
+from lockstep.errors import ForeignCommitError, LockstepError
 from lockstep.lake.verify import verify
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Entry, Table
@@ -45,7 +46,9 @@ def findings(
     journal = world.journal
     yield from journal.contradictions
     yield from (f"told: {path} was written again, with something else" for path in disk.rewritten)
-    fresh.database(fresh.timeline.head.tables)
+    for name in fresh.timeline.head.tables:
+        with suppress(ForeignCommitError):
+            fresh.database([name])
     head = fresh.database()
     entries = entries_of(disk)
     if head.version != entries[-1].version:
@@ -53,7 +56,7 @@ def findings(
         return
     yield from _told(journal, entries)
     versions = databases_of(entries)
-    readable = {version: fresh.timeline.at(version) for version in range(len(entries)) if not head.expired.has(version)}
+    readable = {v: fresh.timeline.at(v) for v in range(head.version) if not head.expired.has(v)} | {head.version: head}
     logs = Logs(disk)
     model = Model()
     yield from _folded(journal, model, entries, versions, readable, logs)

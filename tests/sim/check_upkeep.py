@@ -10,7 +10,7 @@ left        after these runs nothing is left in a table's folder that no version
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 
 from lockstep.delta.combine.deletion_vectors import file_path
@@ -18,6 +18,10 @@ from lockstep.lake.deletions import FOLDER, PREFIX
 from lockstep.retention.upkeep import Maintained
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Entry
+from lockstep.timeline.files import FOLDER as TIMELINE
+from lockstep.timeline.files import version_in
+from lockstep.timeline.log import Timeline
+from tests.sim.archive import entries_of
 from tests.sim.journal import Attempt, Model
 from tests.sim.logs import Logs
 from tests.sim.store import URL, Disk
@@ -94,17 +98,29 @@ def unfinished(disk: Disk) -> Iterator[str]:
             yield f"finished: {name} is there yet: {disk.folders[FOLDER][name].decode()}"
 
 
-def left(disk: Disk, readable: Mapping[int, Database], told: Maintained) -> Iterator[str]:
-    """Yield which data files are in folders of tables though no version needs them, and the last run kept no table."""
+def left(world: World, disk: Disk, timeline: Timeline, told: Maintained) -> Iterator[str]:
+    """Yield which files are in the lake that no version needs, unless the last run says that it kept tables whole."""
+    if told.swept.waiting_files:
+        yield f"left: {told.swept.waiting_files} files are marked, however often upkeep runs"
     if told.swept.kept_whole:
         return
-    logs = Logs(disk)
-    tables = {(table.location, table.version) for each in readable.values() for table in each.tables.values()}
+    logs, head = Logs(disk), timeline.head
+    readable = [timeline.at(version) for version in range(head.version + 1) if not head.expired.has(version)]
+    tables = {(table.location, table.version) for each in readable for table in each.tables.values()}
     needed = {path for each in tables for path in _needed(logs, *each)}
     for location in sorted({location for location, _ in tables}):
         found = {path for path in disk.under(location) if "/_delta_log/" not in path}
         if unneeded := sorted(found - needed):
             yield f"left: {unneeded} of {location}"
+    made = {ddl.location for entry in entries_of(disk) for ddl in entry.tables if ddl.action == "create"}
+    others = {location for _, location in world.journal.released}
+    for location in sorted(made - others - {location for location, _ in tables}):
+        if there := disk.under(location):
+            yield f"left: {there}, though no version has a table there"
+    for name in disk.folders[TIMELINE]:
+        version = version_in(name)
+        if version and version < head.expired.first_kept and head.expired.has(version):
+            yield f"left: entry {name}, and there are the versions {head.expired.readable(head.version)}"
 
 
 def _needed(logs: Logs, location: str, version: int) -> Collection[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -334,26 +335,49 @@ class PlainWriter:
 
     def append(self, location: str, id_: str) -> None:
         """Append one file; whatever goes wrong on the way is no concern of Lockstep's."""
+        new = self.new_commit()
+        try:
+            self.storage.put(f"{location}/{new.path}", json.dumps([new.value]).encode())
+            names = self.storage.list(f"{location}/_delta_log")
+            version = 1 + max((int(n[:20]) for n in names if n.endswith(".json") and n[:20].isdigit()), default=-1)
+            self.commit(location, id_, version, new)
+        except UnavailableError:
+            pass
+
+    def new_commit(self, *more: Action) -> NewCommit:
+        """Return a commit that appends a file, with more actions before that."""
         number = self.world.new_id(PLAIN.rstrip("-"))
         path, value = f"{number}.parquet", self.world.new_id("v")
         info: Action = {"commitInfo": {"operation": "WRITE", "engineInfo": "plain"}}
         new = data_file(path, "set0", [value])
         new["add"]["modificationTime"] = int(self.world.clock(self.storage.process).timestamp() * 1000)
-        data, began = render([info, new]), self.world.scheduler.now
-        try:
-            self.storage.put(f"{location}/{path}", json.dumps([value]).encode())
-            names = self.storage.list(f"{location}/_delta_log")
-            version = 1 + max((int(n[:20]) for n in names if n.endswith(".json") and n[:20].isdigit()), default=-1)
-            self.world.journal.plain.append(PlainCommit(location, version, path, data))
-            ops = [] if location == self.tables[-1][0] else [Add(f"{id_}/set0", value)]
-            self.world.journal.attempts[number] = Attempt(number, "plain", 0, 0, ops=list(ops), is_plain=True)
-            commit = commit_path(location, version)
+        return NewCommit(number, path, value, render([info, *more, new]), self.world.scheduler.now)
 
-            def put() -> bool:
-                # Who takes longer than an hour may have lost its data file to upkeep by then, as it may in plain Delta.
-                is_quick = self.world.scheduler.now - began < PLAIN_SECONDS
-                return is_quick and self.storage.disk.put_if_absent(commit, data)
+    def commit(self, location: str, id_: str, version: int, new: NewCommit) -> None:
+        """Put a commit into a table's log, unless there is one of that version.
 
-            self.storage.write("put_if_absent", commit, put)
-        except UnavailableError:
-            pass
+        Raises:
+            UnavailableError: the store failed.
+        """
+        self.world.journal.plain.append(PlainCommit(location, version, new.path, new.data))
+        ops = [] if location == self.tables[-1][0] else [Add(f"{id_}/set0", new.value)]
+        self.world.journal.attempts[new.number] = Attempt(new.number, "plain", 0, 0, ops=list(ops), is_plain=True)
+        path = commit_path(location, version)
+
+        def put() -> bool:
+            # Who takes longer than an hour may have lost its data file to upkeep by then, as it may in plain Delta.
+            is_quick = self.world.scheduler.now - new.began < PLAIN_SECONDS
+            return is_quick and self.storage.disk.put_if_absent(path, new.data)
+
+        self.storage.write("put_if_absent", path, put)
+
+
+@dataclass(frozen=True, slots=True)
+class NewCommit:
+    """A plain writer's commit: a number, the file that it adds, that file's value, and since when it is made."""
+
+    number: str
+    path: str
+    value: str
+    data: bytes
+    began: float

@@ -10,10 +10,12 @@ from datetime import timedelta
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import CommitUnknownError, LockstepError
 from lockstep.retention.ages import Retention
+from lockstep.retention.upkeep import maintain
 from lockstep.timeline.entry import Entry
 from tests.sim.archive import entries_of
-from tests.sim.caretakers import Caretaker
+from tests.sim.caretakers import Caretaker, Rival
 from tests.sim.check import SET_UP, findings
+from tests.sim.check_upkeep import left, unfinished
 from tests.sim.clients import Client, PlainWriter
 from tests.sim.journal import Attempt
 from tests.sim.scheduler import Habits, Process, Scheduler, StuckError, Task
@@ -24,6 +26,12 @@ from tests.sim.world import TABLES, Plan, World
 from tests.support.replay import BrokenTableError
 
 CLIENTS = 3
+
+MOST_NIGHTS = 8
+"""So many runs of upkeep, with so much time between them, are to come to an end."""
+
+NIGHTS_SECONDS = 41 * 86_400.0
+"""For longer than this nothing is kept that nobody needs, and nothing marked."""
 
 
 @dataclass
@@ -93,7 +101,7 @@ class Schedule:
             self.plan = looked_after(self.plan, random.Random(f"upkeep {seed}"))
         self.threads = [4 if self.plan.is_quick else chance.choice([1, 1, 2, 3]) for _ in range(CLIENTS)]
         # Where there are no conditional writes, Delta's own commits may overwrite each other, and ours.
-        self.has_plain_writer = chance.random() < 0.4 and self.plan.arbiter != "instead"
+        self.has_plain_writer = chance.random() < (0.7 if has_upkeep else 0.4) and self.plan.arbiter != "instead"
         self.crashes = sorted(
             chance.randint(50, 500 * self.plan.scripts) for _ in range(chance.choice([0, 0, 1, 2, 3]))
         )
@@ -102,7 +110,8 @@ class Schedule:
         skewed = chance.random() < 0.5
         self.skews = [chance.uniform(-90, 90) if skewed else 0.0 for _ in range(CLIENTS + sum(self.threads) + 9)]
         self.disk = Disk(seconds=lambda: self.scheduler.now)
-        self.rate = chance.choice([0.0, 0.005, 0.02, 0.06])
+        # A run of upkeep takes many requests, and is to come to its end now and then.
+        self.rate = chance.choice([0.0, 0.005, 0.02, 0.06]) * (0.3 if has_upkeep else 1)
         self.faults: list[RandomFaults] = []
         self.world = World(self.scheduler, self.plan)
         self.clients: list[Client] = []
@@ -178,7 +187,10 @@ class Schedule:
         fresh = self.world.open(self.storage("fresh"))
         self._count(entries_of(self.disk))
         living = [client.there for client in self.clients if not client.storage.process.is_dead and client.catalog]
-        yield from findings(self.world, self.disk, fresh, [*living, self.world.open(self.storage("fresher"))])
+        found = [*findings(self.world, self.disk, fresh, [*living, self.world.open(self.storage("fresher"))])]
+        yield from found
+        if self.plan.has_upkeep and not found:
+            yield from self._look_after()
 
     def _set_up(self) -> None:
         catalog = self.world.open(self.storage(SET_UP))
@@ -212,7 +224,8 @@ class Schedule:
 
     def _start_plain(self) -> None:
         locations, ids = [location for _, location, _ in self.tables], [id_ for _, _, id_ in self.tables]
-        writer = PlainWriter(self.world, self.storage("plain"), locations, ids)
+        make = Rival if self.plan.has_upkeep else PlainWriter
+        writer = make(self.world, self.storage("plain"), locations, ids)
         self.tasks.append(self.scheduler.spawn(writer.run, "t0", writer.storage.process))
 
     def _are_done(self) -> bool:
@@ -239,6 +252,32 @@ class Schedule:
             orphans = []  # they are asked for at the end
         if chance.random() < 0.7:
             self._start(name, chance.choice([1, 2]), orphans)
+
+    def _look_after(self) -> Iterator[str]:
+        """Look after the lake until nothing is left to do, with nobody else there; one run is killed somewhere."""
+        scheduler, kept = self.scheduler, self.plan.retention
+        killed = self.storage("killed")
+        scheduler.pass_time(NIGHTS_SECONDS)
+        task = scheduler.spawn(lambda: maintain(self.world.open(killed).lake, kept), "t0", killed.process)
+        end = scheduler.steps + scheduler.random.randint(1, 400)
+        with self.world.running():
+            scheduler.block(lambda: task.is_done or scheduler.steps > end)
+            if not task.is_done:
+                scheduler.crash(killed.process)
+                scheduler.block(lambda: task.is_done)
+        person = Caretaker(self.world, self.storage("caretaker"))
+        catalog = person.catalog = person.open()
+        person.settles()
+        for _ in range(MOST_NIGHTS):
+            scheduler.pass_time(NIGHTS_SECONDS)
+            with self.world.running():
+                told = maintain(catalog.lake, kept)
+            if not told.expired.versions + told.swept.deleted_files + told.swept.waiting_files:
+                break
+        fresh = self.world.open(self.storage("freshest"))
+        yield from findings(self.world, self.disk, fresh, [catalog])
+        yield from unfinished(self.disk)
+        yield from left(self.world, self.disk, fresh.timeline, told)
 
     def _settle(self) -> Iterator[str]:
         """Ask for all of which nobody was told what became of it; what is told then is final."""

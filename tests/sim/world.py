@@ -77,13 +77,13 @@ class Plan:
         """The keys of a table, each of which has a file from the beginning."""
         return (*KEYS, ROWS) if self.has_upkeep else KEYS
 
-    def new_table(self) -> tuple[Action, ...]:
-        """Return how the log of a table begins."""
+    def new_table(self, **more: str) -> tuple[Action, ...]:
+        """Return how the log of a table begins: its protocol and its metadata, with more properties."""
         if not self.has_upkeep:
             return NEW_TABLE
         protocol: Action = {"minReaderVersion": 3, "minWriterVersion": 7}
         protocol |= {key: ["deletionVectors"] for key in ("readerFeatures", "writerFeatures")}
-        properties = {"delta.enableDeletionVectors": "true", REMOVED: self.removed_for}
+        properties = {"delta.enableDeletionVectors": "true", REMOVED: self.removed_for, **more}
         return ({"protocol": protocol}, metadata(**properties))
 
 
@@ -124,13 +124,14 @@ class World:
         return since >= self.plan.retention.grace.total_seconds() - CLOCKS_SECONDS and not attempt.is_kept(now)
 
     def new_id(self, prefix: str = "id") -> str:
+        """Return what nobody else has; upkeep knows a table's folder by an id as Lockstep gives them."""
         self._ids += 1
-        return f"{prefix}-{self._ids:04}"
+        return f"{self._ids:024x}" if prefix == "id" and self.plan.has_upkeep else f"{prefix}-{self._ids:04}"
 
     @property
     def next_id(self) -> str:
         """What `new_id` returns next."""
-        return f"id-{self._ids + 1:04}"
+        return f"{self._ids + 1:024x}" if self.plan.has_upkeep else f"id-{self._ids + 1:04}"
 
     def now(self) -> datetime:
         """Return what the store's clock says."""

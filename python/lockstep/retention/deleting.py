@@ -154,10 +154,11 @@ def _begin(lake: Lake, plan: Plan, since: Since, begun: Begun, batch: Sequence[D
     try:
         lake.fence()
         # Plain Delta writers ask nobody: the later one looks what they have committed, the less of it is not seen.
-        is_unknown = _goes_on_unseen(lake, lake.newest(), plan)
+        database = lake.newest()
+        is_unknown = _goes_on_unseen(lake, database, plan)
         named = since.read_on()
         named.is_unknown |= is_unknown
-        named.add_locations(guests(lake.storage))  # a table may have been released since: then it is somebody else's
+        named.add_locations(_released(lake, database))
         spared = [each for each in batch if named.spares(each.path, is_folder=each.is_folder)]
         if not spared:
             return begun, []
@@ -169,6 +170,14 @@ def _begin(lake: Lake, plan: Plan, since: Since, begun: Begun, batch: Sequence[D
                 deletions.end(lake.storage, id_)  # nothing of it has gone, and nothing will
         raise
     return rest, spared
+
+
+def _released(lake: Lake, database: Database) -> frozenset[str]:
+    """Return the folders that are not the lake's and have none of its tables: one may have been released since.
+
+    In those that have one a plan dooms nothing but what this lake's own dead transactions staged.
+    """
+    return frozenset(each for each in guests(lake.storage) if database.table_at(each) is None)
 
 
 def _goes_on_unseen(lake: Lake, database: Database, plan: Plan) -> bool:
