@@ -298,6 +298,7 @@ class Caretaker(Client):
         attempts: list[Attempt] = []
 
         def script(do: Statements) -> None:
+            do.attempt.is_one_statement = True
             old = do.tx.names.table(named(name))
             change(do.tx)
             new = do.tx.names.table(named(name))

@@ -92,7 +92,7 @@ class Client:
                 return
             self.world.journal.contradictions.append(f"{tx.id} reads at {tx.base.version}: {error}")
         except LockstepError as error:
-            if self.chance.random() < 0.9:
+            if attempt.is_one_statement or self.chance.random() < 0.9:
                 self.roll_back(tx, attempt, str(error))
                 return
         if self.chance.random() < 0.06:

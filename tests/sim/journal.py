@@ -68,6 +68,7 @@ class Attempt:
         ops: for the judge of histories; none of those that a savepoint took back.
         effects: what it does to the database.
         told: what its client was told of it, in order: (status, database version or -1).
+        is_one_statement: whether all of it is one statement, which is rolled back if it fails.
         wrote: the files that it wrote.
         at: when it began, in simulated seconds.
         beats: when each of its records was made that others find, and which database version it says.
@@ -89,6 +90,7 @@ class Attempt:
     version: int = -1
     ended: int | None = None
     told: list[str] = field(default_factory=list)
+    is_one_statement: bool = False
     wrote: set[str] = field(default_factory=set)
     at: float = 0.0
     beats: list[tuple[float, int]] = field(default_factory=list)
@@ -126,12 +128,16 @@ class Attempt:
 
 @dataclass
 class PlainCommit:
-    """A commit that a plain writer put into a table's log."""
+    """A commit that a plain writer put into a table's log; one that sets a constraint conflicts with any at once."""
 
     location: str
     version: int
     path: str
     data: bytes
+
+    @property
+    def is_constraint(self) -> bool:
+        return b"delta.constraints." in self.data
 
 
 @dataclass

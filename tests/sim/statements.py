@@ -97,13 +97,13 @@ class Statements:
         found = self.files(table)
         keys = keys_of_files(found)
         for (path, _), body in found.files.items():
-            rows = self.rows_out(table, body)
+            rows = self.rows_out(table.location, body)
             live += [(body, row) for row in range(json.loads(body["stats"])["numRecords"]) if row not in rows]
         live = [(body, row) for body, row in live if keys[body["path"]] == ROWS]
         if not live:
             return
         body, row = self.world.scheduler.random.choice(live)
-        rows = self.rows_out(table, body) | {row}
+        rows = self.rows_out(table.location, body) | {row}
         id_ = UUID(int=int(self.world.new_id("").strip("-")))
         descriptor, content = stored(serialize(BitMap64(rows)), len(rows), id_)
         vector = f"{table.location}/{file_name(id_)}"
@@ -118,10 +118,10 @@ class Statements:
         table = self.catalog.table(self.tx, named(name))
         self.tx.read(table, "true")
         for body in self.files(table).files.values():
-            self.rows_out(table, body)
+            self.rows_out(table.location, body)
             data_of(self.storage, table.location, body["path"])
 
-    def rows_out(self, table: Table, body: dict[str, Any]) -> frozenset[int]:
+    def rows_out(self, location: str, body: dict[str, Any]) -> frozenset[int]:
         """Return the rows that a file's deletion vector takes out.
 
         Raises:
@@ -130,10 +130,10 @@ class Statements:
 
         def read(path: str) -> bytes:
             if (data := self.storage.get(path)) is None:
-                raise BrokenTableError(f"deletion vector {path} is gone, and a version of {table.location} names it")
+                raise BrokenTableError(f"deletion vector {path} is gone, and a version of {location} names it")
             return data
 
-        return frozenset(decode(body.get("deletionVector"), read, location=table.location, root=self.storage.url))
+        return frozenset(decode(body.get("deletionVector"), read, location=location, root=self.storage.url))
 
     def create(self, name: str) -> None:
         """CREATE TABLE AS SELECT."""
@@ -211,7 +211,7 @@ class Statements:
             old = Replayed(strict=False).take_all(published(self.storage, table.location, each.version))
             gone = [body for key, body in now.files.items() if key not in old.files]
             back = [body for key, body in old.files.items() if key not in now.files]
-            rows = {body["path"]: self.rows_out(table, body) for body in back}
+            rows = {body["path"]: self.rows_out(table.location, body) for body in back}
             if lost := [path for path in rows if not self.storage.exists(f"{table.location}/{path}")]:
                 raise InvalidError(f"RESTORE needs {lost}, which are gone")
             removals = sorted(map(self._removal, gone), key=lambda action: str(action["remove"]["path"]))
@@ -233,10 +233,11 @@ class Statements:
         """Take a table in that lies where one was given back."""
         lake = self.catalog.lake
         wanted = Wanted(named(name), url_below(lake.storage.url, location))
-        [table] = adopt(lake, self.tx, look(lake, self.tx.names, [wanted]))
+        [looked] = look(lake, self.tx.names, [wanted])
+        found = Replayed(strict=False).take_all(published(self.storage, location, looked.version))
+        files: Files = {body["path"]: self.rows_out(location, body) for body in found.files.values()}
+        [table] = adopt(lake, self.tx, [looked])
         self.world.journal.unjudged.add(table.id)
-        found = Replayed(strict=False).take_all(published(self.storage, location, table.version))
-        files: Files = {body["path"]: self.rows_out(table, body) for body in found.files.values()}
         taken = partial(effects.adopts, name=name, id=table.id, location=location, files=files)
         self.attempt.effects.append(taken)
 
