@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -138,7 +139,8 @@ class Caretaker(Client):
         names = self._there(do)
         if not names:
             return
-        self.chance.choice([do.insert_rows, do.delete_row, partial(do.insert, key="set0")])(self.chance.choice(names))
+        writes: list[Callable[[str], None]] = [do.insert_rows, do.delete_row, partial(do.insert, key="set0")]
+        self.chance.choice(writes)(self.chance.choice(names))
         if self.chance.random() < 0.7:
             self.kept[do.tx.id] = do.tx, do.attempt
             self.tell(do.tx, do.attempt)
@@ -168,20 +170,18 @@ class Caretaker(Client):
     def upkeep(self) -> None:
         """One run of what deletes: any of them, which may fail anywhere."""
         kept, lake = self.world.plan.retention, self.there.lake
-        run = self.chance.choice(
-            [
-                partial(maintain, lake, kept, own=self.own),
-                partial(maintain, lake, kept, own=self.own),
-                partial(vacuum, lake, kept, own=self.own),
-                partial(vacuum, lake, kept, table=named(self.chance.choice(TABLES)), own=self.own),
-                partial(remove_orphan_files, lake, kept, own=self.own),
-                self._expire,
-            ]
-        )
+        runs: list[Callable[[], object]] = [
+            partial(maintain, lake, kept, own=self.own),
+            partial(maintain, lake, kept, own=self.own),
+            partial(vacuum, lake, kept, own=self.own),
+            partial(vacuum, lake, kept, table=named(self.chance.choice(TABLES)), own=self.own),
+            partial(remove_orphan_files, lake, kept, own=self.own),
+            self._expire,
+        ]
         try:
             with self.world.running():
                 self.world.counts["runs"] += 1
-                done = run()
+                done = self.chance.choice(runs)()
         except LockstepError:
             self.world.counts["failed runs"] += 1  # a later one goes on
             return
@@ -288,10 +288,8 @@ class Caretaker(Client):
             except LockstepError:
                 continue
             keep = self.chance.choice(SIDES)
-            try:
+            with suppress(LockstepError):  # it cannot be kept, or somebody was first
                 settle(self.there.lake, found, keep, partial(self._settled, name, found, keep))
-            except LockstepError:
-                pass  # it cannot be kept, or somebody was first
 
     def _settled(self, name: str, found: Divergence, keep: Side, change: Callable[[Transaction], None]) -> int:
         """Run what settles a table in a transaction, and note what it comes to."""
@@ -306,9 +304,7 @@ class Caretaker(Client):
             common = logs.rows(old.location, found.common) if found.common >= 0 else {}
             theirs = logs.rows(old.location, found.newest)
             self.world.journal.unjudged |= {old.id, new.id}
-            done = partial(
-                effects.settles, name=name, old=old.id, new=new.id, keep=keep, common=common, theirs=theirs
-            )
+            done = partial(effects.settles, name=name, old=old.id, new=new.id, keep=keep, common=common, theirs=theirs)
             do.attempt.effects.append(done)
             attempts.append(do.attempt)
 

@@ -59,7 +59,7 @@ def findings(
     readable = {v: fresh.timeline.at(v) for v in range(head.version) if not head.expired.has(v)} | {head.version: head}
     logs = Logs(disk)
     model = Model()
-    yield from _folded(journal, model, entries, versions, readable, logs)
+    yield from _folded(journal, model, list(zip(entries, versions, strict=True)), readable, logs)
     yield from _seen(journal, readable, logs)
     yield from _agreed(readable, others)
     yield from _histories(world)
@@ -98,15 +98,14 @@ def _is_true(attempt: Attempt, version: int | None, *, is_ended: bool) -> bool:
 def _folded(
     journal: Journal,
     model: Model,
-    entries: Sequence[Entry],
-    versions: Sequence[Database],
+    versions: Sequence[tuple[Entry, Database]],
     readable: Mapping[int, Database],
     logs: Logs,
 ) -> Iterator[str]:
     """Have the model become what the entries make of it, and yield where that is not what is there."""
-    head = readable[len(entries) - 1]
+    head = readable[max(readable)]
     aside = head.set_aside
-    for entry in entries:
+    for entry, then in versions:
         attempt = journal.attempts.get(entry.transaction.id)
         if attempt is not None and entry.kind == "transaction":
             try:
@@ -115,7 +114,7 @@ def _folded(
             except (AssertionError, KeyError) as error:
                 yield f"folded: {attempt.id} cannot have been committed as version {entry.version}: {error}"
                 return
-        yield from _names(model, versions[entry.version])
+        yield from _names(model, then)
         if (database := readable.get(entry.version)) is None:
             continue
         yield from _names(model, database)

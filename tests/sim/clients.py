@@ -21,8 +21,8 @@ from lockstep.errors import (
     UnavailableError,
 )
 from lockstep.transactions.transaction import Transaction
-from tests.sim.journal import Attempt, PlainCommit
 from tests.sim.effects import WHOLE, changes_files
+from tests.sim.journal import Attempt, PlainCommit
 from tests.sim.statements import Statements
 from tests.sim.store import SimulatedStorage
 from tests.sim.world import PLAIN, RESTORED, TABLES, World

@@ -268,6 +268,8 @@ class Schedule:
         person = Caretaker(self.world, self.storage("caretaker"))
         catalog = person.catalog = person.open()
         person.settles()
+        with self.world.running():
+            told = maintain(catalog.lake, kept)
         for _ in range(MOST_NIGHTS):
             scheduler.pass_time(NIGHTS_SECONDS)
             with self.world.running():

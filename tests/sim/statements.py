@@ -1,8 +1,8 @@
 """What one transaction of a client does, and what that does to the database as it must be.
 
 Delta's part is played as in `tests.support.keyed`: a table is a set of files, each with rows of one key. Two kinds of
-keys: a `set` gets files, a `list` is rewritten with a value more. In a lake that is looked after there is a third, `ROWS`,
-of whose files single rows are deleted by vectors. Of a table that is restored nothing is told to the judge of
+keys: a `set` gets files, a `list` is rewritten with a value more. In a lake that is looked after there is a third,
+`ROWS`, of whose files single rows are deleted by vectors. Of a table that is restored nothing is told to the judge of
 histories, for its lists may get shorter.
 """
 
@@ -96,7 +96,7 @@ class Statements:
         live = []
         found = self.files(table)
         keys = keys_of_files(found)
-        for (path, _), body in found.files.items():
+        for body in found.files.values():
             rows = self.rows_out(table.location, body)
             live += [(body, row) for row in range(json.loads(body["stats"])["numRecords"]) if row not in rows]
         live = [(body, row) for body, row in live if keys[body["path"]] == ROWS]

@@ -16,11 +16,12 @@ the requests to that meet the same.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from lockstep.arbiters import Decision
@@ -196,10 +197,10 @@ class SimulatedStorage(Storage):
         return self.read("list", folder, names)
 
     def walk(self, folder: str) -> Iterator[Found]:
-        after = ""
-        while page := self.read("list", folder, lambda: self.disk.page(folder, after)):
+        page = self.read("list", folder, lambda: self.disk.page(folder, ""))
+        while page:
             yield from page
-            after = page[-1].path
+            page = self.read("list", folder, partial(self.disk.page, folder, page[-1].path))
 
     def try_put(self, path: str, data: bytes) -> bool:
         return self.write("put_if_absent", path, lambda: self.disk.put_if_absent(path, data))
