@@ -201,13 +201,10 @@ DEFECTS: Mapping[str, Defect] = {
     "expiry-ignores-tags": Defect(broken_upkeep.expiry_ignores_tags, 0, has_upkeep=True),
     "open-ones-keep-nothing": Defect(broken_upkeep.open_ones_keep_nothing, 0, has_upkeep=True),
     "vectors-are-litter": Defect(broken_upkeep.vectors_are_litter, 0, has_upkeep=True),
-    "grace-is-over-at-once": Defect(broken_upkeep.grace_is_over_at_once, 0, has_upkeep=True),
     "rows-are-not-merged": Defect(broken_upkeep.rows_are_not_merged, 0, has_upkeep=True),
     "given-back-is-the-lakes": Defect(broken_upkeep.given_back_is_the_lakes, 0, has_upkeep=True),
     "killed-runs-are-forgotten": Defect(broken_upkeep.killed_runs_are_forgotten, 0, has_upkeep=True),
     "settled-loses-a-commit": Defect(broken_upkeep.settled_loses_a_commit, 0, has_upkeep=True),
-    "nobody-looks-before-a-batch": Defect(broken_upkeep.nobody_looks_before_a_batch, 0, has_upkeep=True),
-    "commits-do-not-look": Defect(broken_upkeep.commits_do_not_look, 0, has_upkeep=True),
 }
 
 FREQUENT = (*tuple(DEFECTS)[:5], "expiry-ignores-tags", "vectors-are-litter", "settled-loses-a-commit")

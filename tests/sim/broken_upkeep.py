@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from unittest.mock import patch
 
-import lockstep.commit.commit as committing
-from lockstep.commit import autocommit, row_merge
+from lockstep.commit import row_merge
 from lockstep.delta.actions import Action, split
 from lockstep.delta.combine.deletion_vectors import Descriptor
 from lockstep.delta.footprint import Footprint
@@ -19,9 +18,8 @@ from lockstep.delta.snapshot import Snapshot, read_snapshot
 from lockstep.lake.lake import Lake
 from lockstep.recovery import choices, settle
 from lockstep.recovery.divergence import Divergence
-from lockstep.retention import deleting, expiring, pins, planning, queue
-from lockstep.retention.files import Doomed, TableFiles
-from lockstep.retention.since import Named, Since
+from lockstep.retention import deleting, expiring, pins, planning
+from lockstep.retention.files import TableFiles
 from lockstep.timeline import expiry
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Expired
@@ -53,18 +51,6 @@ def open_ones_keep_nothing() -> Iterator[None]:
 def vectors_are_litter() -> AbstractContextManager[object]:
     """A file of a deletion vector counts as one that no commit names."""
     return patch.object(TableFiles, "_paths", lambda self, body: may_mean(body["path"], self.location, self.root))
-
-
-def nobody_looks_before_a_batch() -> AbstractContextManager[object]:
-    """What commits have come to need since the plan goes all the same."""
-    return patch.object(Since, "read_on", lambda _: Named())
-
-
-@contextmanager
-def commits_do_not_look() -> Iterator[None]:
-    """A commit does not look whether what it needs is being deleted, or is gone."""
-    with patch.object(committing, "check", lambda *_: None), patch.object(autocommit, "check", lambda *_: None):
-        yield
 
 
 def rows_are_not_merged() -> AbstractContextManager[object]:
@@ -103,13 +89,3 @@ def given_back_is_the_lakes() -> Iterator[None]:
 def killed_runs_are_forgotten() -> AbstractContextManager[object]:
     """Nobody takes over what a run that was killed had begun to delete."""
     return patch.object(deleting, "_take_over", lambda *_: None)
-
-
-def grace_is_over_at_once() -> AbstractContextManager[object]:
-    """What is marked goes in the same run, whatever the grace period."""
-    whole = queue.split
-
-    def split_all(doomed: Sequence[Doomed], since: Mapping[str, datetime], now: datetime, _: timedelta) -> Any:
-        return whole(doomed, since, now, timedelta())
-
-    return patch.object(queue, "split", split_all)
