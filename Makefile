@@ -242,6 +242,13 @@ bench: setup jar ## measure (BENCH_ARGS=…)
 	@echo "bench: tests/bench $(BENCH_ARGS)"
 	@$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
+.PHONY: bench-all
+# Those that have no figures of their own to hold, bench-profile and bench-simulated, are left out.
+BENCHES := bench bench-conflicts bench-turns bench-slow bench-s3 bench-fsync bench-recovery bench-scale bench-exports bench-python bench-adopt bench-retention bench-hosts bench-dbt bench-peers bench-tpch bench-large bench-long-transaction
+bench-all: ## run all of them one after the other, for some hours, and say which failed or missed a bound
+	@missed=; for target in $(BENCHES); do $(MAKE) --no-print-directory $$target || missed="$$missed $$target"; done; \
+		test -z "$$missed" || { echo "bench-all: failed, or missed a bound:$$missed"; exit 1; }
+
 bench-conflicts: setup ## measure the conflict check alone, without Spark (BENCH_ARGS=…)
 	@echo "bench-conflicts: tests/bench/conflicts.py $(BENCH_ARGS)"
 	@$(BIN)/python -m tests.bench.conflicts $(BENCH_ARGS)

@@ -13,7 +13,9 @@ from lockstep.delta.log import checksum_path, log_files
 from lockstep.errors import CommitUnknownError, ConflictError, CorruptTimelineError
 from lockstep.lake.foreign import LISTED_VERSIONS, LOOK_EVERY
 from lockstep.lake.lake import Lake
+from lockstep.lake.policy import PROPERTY
 from lockstep.lake.verify import verify
+from lockstep.storage import open_storage
 from lockstep.timeline.clock import utc_now
 from lockstep.timeline.files import entry_path
 from lockstep.timeline.hint import HINT
@@ -28,6 +30,7 @@ from tests.support.lakes import (
     large,
     location,
     log_file,
+    metadata,
     named,
     open_catalog,
     remove,
@@ -228,10 +231,32 @@ def test_nothing_is_taken_in_behind_a_moved_commit_that_is_not_published_yet(
         foreign(catalog, "a", version, add(f"theirs {version}"))
     newest = mover.timeline.head
     other = Lake(store.inner, Timeline.open(store.inner), clock=utc_now, new_id=new_id)
-    other._foreign.take_in(newest.tables[named("a")])
-    assert other.timeline.head.version == newest.version, "it is published first, by whoever uses the table"
+    for lake in (mover.lake, other):  # one that has failed to publish it, and one that has not tried
+        lake._foreign.take_in(newest.tables[named("a")])
+        assert lake.timeline.head.version == newest.version, "it is published first, by whoever uses the table"
     store.heal()
     assert files(open_catalog(store.inner), "a") == {"p", "theirs", "theirs 2", "theirs 3", "ours"}
+    assert problems(open_catalog(store.inner)) == []
+
+
+def test_nothing_is_taken_in_behind_a_commit_that_is_not_published_of_a_table_that_was_renamed_since(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    """Whose rename is done with says nothing of the commit before it."""
+    store.fail("put_if_absent", path=log_file(catalog, "a", 1), times=100)
+    append(catalog, "a", "ours")
+    renamer = open_catalog(store)
+    renamer.database([])
+    renamer.run(lambda tx: tx.change_names(lambda names: names.rename_table(named("a"), named("z"))))
+    for version in (1, 2):
+        foreign(renamer, "z", version, add(f"theirs {version}"))
+    newest = renamer.timeline.head
+    other = Lake(store.inner, Timeline.open(store.inner), clock=utc_now, new_id=new_id)
+    for lake in (renamer.lake, other):
+        lake._foreign.take_in(newest.tables[named("z")])
+        assert lake.timeline.head.version == newest.version
+    store.heal()
+    assert files(open_catalog(store.inner), "z") == {"p", "theirs 1", "theirs 2", "ours"}
     assert problems(open_catalog(store.inner)) == []
 
 
@@ -398,3 +423,54 @@ def test_the_footprint_of_a_cleaned_up_external_commit_is_anybodys_guess(
     catalog.commit(b)
     with pytest.raises(ConflictError):
         catalog.commit(a)
+
+
+# --- what it costs to take in -----------------------------------------------------------------------------------------
+
+
+def looks(store: FaultyStorage, count: int, *, policy: str = "absorb", losses: int = 0) -> list[str]:
+    """Return what it asks of a table's log to take in so many commits, and to lose the timeline to others so often."""
+    catalog, other = open_catalog(store), open_catalog(store.inner)
+    tx = catalog.begin()
+    stage(catalog, tx, "a", metadata(**{PROPERTY: policy}))
+    catalog.commit(tx)
+    for n in range(1, count + 1):
+        foreign(catalog, "a", 1 + n, add(f"t{n}"))
+    for _ in range(losses):
+        store.interrupt("put_if_absent", lambda: append(other, "b", new_id()), path=".json")
+    before = catalog.timeline.head.version
+    store.calls.clear()
+    assert catalog.database([named("a")]).tables[named("a")].version == 1 + count
+    assert catalog.timeline.head.version == before + losses + 1
+    return [operation for operation, path in store.calls if path.startswith(location(catalog, "a"))]
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> list[FaultyStorage]:
+    """Two lakes of the same tables."""
+    stores = [FaultyStorage(open_storage(str(tmp_path / name), create=True)) for name in ("one", "two")]
+    for store in stores:
+        create(open_catalog(store), "a", "b", files=["p"])
+    return stores
+
+
+def test_many_commits_are_found_by_as_few_requests_as_some(stores: list[FaultyStorage]) -> None:
+    few, many = looks(stores[0], 10), looks(stores[1], 100)
+    assert few == many
+    assert len(few) < 12, few
+
+
+@pytest.mark.parametrize("policy", ["absorb", "warn"])
+def test_an_attempt_that_is_lost_to_others_costs_no_look_at_the_log(stores: list[FaultyStorage], policy: str) -> None:
+    """While it looks again at what it knows, others would win the next one, too."""
+    assert looks(stores[0], 5, policy=policy) == looks(stores[1], 5, policy=policy, losses=3)
+
+
+def test_a_commit_of_ours_that_wins_the_timeline_is_not_taken_for_a_plain_writers(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
+) -> None:
+    """What is known of a log is known of the table as it was then, and of no other."""
+    foreign(catalog, "a", 1, add("theirs"))
+    store.interrupt("put_if_absent", lambda: append(other, "a", "ours"), path=entry_path(2))
+    assert files(catalog, "a") == {"p", "theirs", "ours"}
+    assert [entry.kind for entry in catalog.timeline.entries(1)] == ["external", "transaction"]

@@ -23,7 +23,7 @@ from lockstep.commit import ended as ended_records
 from lockstep.commit.ended import EndedRecord, note, read_advice
 from lockstep.commit.killing import Asker, end, ended_by
 from lockstep.conflict.lock_policy import Time
-from lockstep.errors import InvalidError, TransactionStateError, UnavailableError, UndefinedError
+from lockstep.errors import InvalidError, LockstepError, TransactionStateError, UnavailableError, UndefinedError
 from lockstep.lake.lake import Lake
 from lockstep.retry import RACE, Backoff
 from lockstep.timeline.entry import Entry, Isolation, Name, Value
@@ -195,12 +195,13 @@ def open_transactions(lake: Lake) -> list[OpenRecord]:
 
 
 def remove_ended(lake: Lake) -> None:
-    """Remove the records that processes left behind whose transactions have ended.
-
-    Raises:
-        UnavailableError: the store failed while it was looked for them.
-    """
-    for transaction in look(lake).ended:
+    """Remove the records that processes left behind whose transactions have ended, at best effort."""
+    try:
+        ended = look(lake).ended
+    except LockstepError as error:
+        _log.info("records of ended transactions stay: %s", error)
+        return
+    for transaction in ended:
         remove(lake, transaction)
 
 

@@ -23,6 +23,10 @@ from lockstep.timeline.entry import INLINE_BYTES
 from lockstep.timeline.files import UNREADABLE
 
 LOG = "_delta_log"
+
+PROBED = 3
+"""So many commits of a run are looked for by their names, before the rest of it is listed."""
+
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKSUM = re.compile(r"(\d{20})\.crc")
 _CHECKPOINT = re.compile(
@@ -107,7 +111,7 @@ def read_staged(storage: Storage, location: str, transaction: str, version: int)
         CorruptTimelineError: it is gone or is not a Delta commit, though Delta was told that it was written.
     """
     path = staged_path(location, transaction, version)
-    return _parsed(path, storage.get(path))
+    return parsed(path, storage.get(path))
 
 
 def read_published(storage: Storage, location: str, version: int) -> list[Action]:
@@ -117,7 +121,7 @@ def read_published(storage: Storage, location: str, version: int) -> list[Action
         CorruptTimelineError: it is not there or is not a Delta commit.
     """
     path = commit_path(location, version)
-    return _parsed(path, storage.get(path))
+    return parsed(path, storage.get(path))
 
 
 def digest(data: bytes) -> str:
@@ -138,15 +142,23 @@ def read_digest(storage: Storage, location: str, version: int) -> str:
     path = commit_path(location, version)
     if (data := storage.get(path)) is None:
         return ""
-    if not _parsed(path, data):
+    if not parsed(path, data):
         raise CorruptTimelineError(f"{path} is empty: expected a Delta commit")
     return digest(data) if len(data) <= INLINE_BYTES else ""
 
 
 def last_published(storage: Storage, location: str, after: int) -> int:
-    """Return the last version of the unbroken run of published commits after `after`; itself if there is none."""
+    """Return the last version of the unbroken run of published commits after `after`; itself if there is none.
+
+    Few are looked for one after the other, many are listed: not every store can list a long folder from the middle.
+    """
     version = after
-    while storage.exists(commit_path(location, version + 1)):
+    while version < after + PROBED:
+        if not storage.exists(commit_path(location, version + 1)):
+            return version
+        version += 1
+    commits = log_files(storage, location, version).commits
+    while version + 1 in commits:
         version += 1
     return version
 
@@ -287,7 +299,7 @@ def state_at(storage: Storage, location: str, version: int) -> TableState | None
         by_kind = read_checksum(storage, location, each) or {}
         if not by_kind and (data := storage.get(commit_path(location, each))) is not None:
             by_kind = {
-                kind: body for action in _parsed(commit_path(location, each), data) for kind, body in action.items()
+                kind: body for action in parsed(commit_path(location, each), data) for kind, body in action.items()
             }
             by_kind["metadata"] = by_kind.get("metaData")
         elif not by_kind:
@@ -298,7 +310,12 @@ def state_at(storage: Storage, location: str, version: int) -> TableState | None
     return None
 
 
-def _parsed(path: str, data: bytes | None) -> list[Action]:
+def parsed(path: str, data: bytes | None) -> list[Action]:
+    """Return the actions of a commit's file that was read.
+
+    Raises:
+        CorruptTimelineError: it is not there (None) or is not a Delta commit.
+    """
     if data is None:
         raise CorruptTimelineError(
             f"{path} is gone: expected a Delta commit that was written there. Restore it from a backup; if it is of an "

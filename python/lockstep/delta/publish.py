@@ -20,7 +20,6 @@ from lockstep.delta.footprint import Footprint, footprint
 from lockstep.delta.log import (
     checksum_path,
     commit_path,
-    last_published,
     log_files,
     read_checksum,
     read_published,
@@ -41,18 +40,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Displaced:
-    """A foreign writer took table versions that were ratified for us.
+    """A foreign writer took a table version that was ratified for us.
 
     Attributes:
-        first, last: the foreign versions; what is left of ours can only come after the last.
-        kept: how many of the write's commits are in the log before them, where they stay.
-        foreign: what they touched.
+        first: that version; what is left of ours can only come after it, and after what follows it.
+        kept: how many of the write's commits are in the log before it, where they stay.
     """
 
     first: int
-    last: int
     kept: int
-    foreign: Footprint
 
 
 def publish(
@@ -61,7 +57,7 @@ def publish(
     versions: Sequence[int],
     *,
     fresh: bool = False,
-    prove: Callable[[], None] = lambda: None,
+    prove: Callable[[int], None] = lambda _: None,
 ) -> Displaced | None:
     """Publish a write's commits in order, and never again what Delta's clean-up removed.
 
@@ -69,10 +65,10 @@ def publish(
         write: as the timeline's entry has it.
         versions: the table version of each of its commits, see `Timeline.versions`.
         fresh: whether it was ratified a moment ago, so that nothing can have been cleaned up yet.
-        prove: is called before anything is written, and raises if the store is not to be trusted.
+        prove: is called with each table version before it is written, and raises if it may not be.
 
     Returns:
-        None if all of them are in the table's log, else who took their versions.
+        None if all of them are in the table's log, else where a foreign commit is in place of one.
 
     Raises:
         UnavailableError: the store failed; publishing again is safe.
@@ -85,13 +81,12 @@ def publish(
     for kept, (version, data) in enumerate(zip(versions, files, strict=True)):
         if data is None or _put(storage, write, version, data, fresh=fresh, prove=prove):
             continue
-        last = last_published(storage, write.location, version - 1)
-        return Displaced(version, last, kept, foreign_footprint(storage, write.location, range(version, last + 1)))
+        return Displaced(version, kept)
     return None
 
 
 def _put(
-    storage: Storage, write: TableWrite, version: int, data: bytes, *, fresh: bool, prove: Callable[[], None]
+    storage: Storage, write: TableWrite, version: int, data: bytes, *, fresh: bool, prove: Callable[[int], None]
 ) -> bool:
     """Put one commit if it is absent, and tell whether it is there now; False: another one is.
 
@@ -108,7 +103,7 @@ def _put(
             return True
         if log.is_empty and version > 0:
             raise CorruptTimelineError(f"table {write.name}: its log is gone from {write.location}; restore the folder")
-    prove()
+    prove(version)
     return isinstance(storage.put_if_absent(path, data), Mine)
 
 
@@ -190,9 +185,15 @@ def _commits_behind(
     actions = [parse(data) for data in commits if data is not None]
     if len(actions) < len(commits) or not all(storage.exists(commit_path(location, version)) for version in foreign):
         return None
-    winners = [foreign_footprint(storage, location, foreign)]
+    winners = [_marks(storage, location, version) for version in foreign]
     rebased = rebase(actions, pin=foreign.start - 1, first_version=foreign.stop, winners=winners)
     return [render(commit) for commit in rebased]
+
+
+def _marks(storage: Storage, location: str, version: int) -> Footprint:
+    """Return what a published commit touched, as far as `rebase` asks: of many, not every file is kept in memory."""
+    whole = footprint(read_published(storage, location, version))
+    return Footprint(row_id_mark=whole.row_id_mark, timestamp_ms=whole.timestamp_ms)
 
 
 def _check_published(storage: Storage, write: TableWrite, commit: Commit, version: int) -> None:

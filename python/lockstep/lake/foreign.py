@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -56,6 +57,14 @@ CHECKED_FILES = 100
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is to be taken in of a table that is as it was when somebody looked."""
+
+    table: Table
+    content: Content
 
 
 class Foreign:
@@ -253,29 +262,43 @@ class Foreign:
             UnavailableError: the store failed, or others took the next database version too often.
         """
         self._timeline.refresh()
+        found: _Found | None = None
 
         def foreign(head: Database) -> Content | None:
+            nonlocal found
             current = head.table_by_id(table.id)
-            if current is None or not self._overwritten.is_settled(current):
-                return None  # nothing comes after what is not published: that is done first, by the next use
-            if (newest := self._newest(current)) is None:
-                return None
-            path = commit_path(current.location, newest)
-            policy = self._policies.at(current.id, current.location, current.version, newest)
-            if policy != "absorb":
-                # What is seen may be ours, ratified since `head`: it was ratified before it was published.
-                self._timeline.refresh()
-                if (now := self._timeline.head).table_by_id(table.id) != current:
-                    return foreign(now)
-            if policy == "refuse":
-                raise refused(current.name, path)
-            write = _write(current, newest, read_digest(self._storage, current.location, newest))
-            message = warning(current.name, path) if policy == "warn" else ""
-            if message:
-                _log.warning("%s", message)
-            return Content(writes=[write], message=message)
+            # Of an attempt that others won, all is known yet of a table that they left as it was: who looked again
+            # would be late for the next one, too.
+            if found is None or found.table != current:
+                found = None if current is None else self._find(current)
+            return None if found is None else found.content
 
         self._external.append(foreign)
+
+    def _find(self, table: Table) -> _Found | None:
+        """Return what is to be taken in of a table, as the timeline knows it; None if nothing is.
+
+        Raises:
+            LockstepError: see `take_in`.
+        """
+        if not self._overwritten.is_settled(table):
+            return None  # nothing comes after what is not published: that is done first, by the next use
+        if (newest := self._newest(table)) is None:
+            return None
+        path = commit_path(table.location, newest)
+        policy = self._policies.at(table.id, table.location, table.version, newest)
+        if policy != "absorb":
+            # What is seen may be ours, ratified since: it was ratified before it was published.
+            self._timeline.refresh()
+            if (now := self._timeline.head.table_by_id(table.id)) != table:
+                return None if now is None else self._find(now)
+        if policy == "refuse":
+            raise refused(table.name, path)
+        write = _write(table, newest, read_digest(self._storage, table.location, newest))
+        message = warning(table.name, path) if policy == "warn" else ""
+        if message:
+            _log.warning("%s", message)
+        return _Found(table, Content(writes=[write], message=message))
 
     def accept(self, table: Table, through: int) -> int:
         """Take in a table's foreign commits up to a version, all that there are, whatever its policy is.

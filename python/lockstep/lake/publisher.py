@@ -15,21 +15,20 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 
 from msgspec import structs
 
-from lockstep.delta.actions import parse
 from lockstep.delta.log import commit_path, log_files
 from lockstep.delta.publish import Displaced, content, publish, write_checksums
 from lockstep.errors import LockstepError, UnavailableError
-from lockstep.lake.behind import place_behind
+from lockstep.lake.behind import Behind
 from lockstep.lake.changes import PastChanges
 from lockstep.lake.external import Content, ExternalEntries
 from lockstep.lake.foreign import LOOK_EVERY
-from lockstep.lake.overwritten import Overwritten, written_over
-from lockstep.lake.policy import Policies, Policy, refused, settled_policy, warning
+from lockstep.lake.overwritten import Overwritten
+from lockstep.lake.policy import Policies
 from lockstep.lake.upkeep import Upkeep
 from lockstep.storage import Storage
 from lockstep.storage.locations import NOT_REGISTERED
@@ -47,7 +46,7 @@ OWNER_SECONDS = 5
 """So long whoever reads waits for the thread that ratified an entry to publish it, before he does it himself."""
 
 OWNED = 1_000
-"""So many of the newest entries may be another thread's to publish."""
+"""So many of the newest entries may be another thread's to publish; and so many are looked at together."""
 
 BEHIND = 3
 """How often a commit is moved behind a foreign one in one go, before its table is set aside."""
@@ -73,12 +72,26 @@ class Progress:
         """Tell whether a commit is known to be published."""
         return commit[0] <= self.through and commit not in self.failures
 
+    def has_table(self, table: Table) -> bool:
+        """Tell whether a table is known to be published, whichever entry up to the one of its last change wrote it."""
+        return table.since <= self.through and not any(
+            id_ == table.id and version <= table.since for version, id_ in self.failures
+        )
+
     def union(self, other: Progress) -> Progress:
         """Return what both know together: two threads may have begun from the same and come to different ends."""
         if not (self.failures or other.failures):
             return self if self.through >= other.through else other
         failures = {each for each in self.failures | other.failures if not (self.has(each) or other.has(each))}
         return Progress(max(self.through, other.through), frozenset(failures))
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What publishing one entry came to: the ids of the tables whose commits are published, and of the others."""
+
+    published: frozenset[str]
+    failed: frozenset[str]
 
 
 class Publisher:
@@ -99,17 +112,16 @@ class Publisher:
         """Publish into the logs of a timeline's tables, as many at a time as the pool has threads."""
         self._storage = storage
         self._timeline = timeline
-        self._past = past
         self._external = external
-        self._policies = policies
         self._clock = clock
         self._pool = pool
         self._upkeep = upkeep
         self.overwritten = Overwritten(storage, timeline, self.has_published)
+        self._behind = Behind(storage, timeline, past, policies, self.overwritten)
         self._progress = Progress()
-        self._finished: dict[int, frozenset[tuple[int, str]]] = {}
+        self._finished: dict[int, Finished] = {}
         self._owners: dict[str, threading.Event] = {}
-        self._errors: dict[str, tuple[int, LockstepError]] = {}
+        self._errors: dict[tuple[int, str], LockstepError] = {}
         self._lock = threading.Lock()
 
     def publish_all(self, *, files: int | None = None) -> Database:
@@ -145,7 +157,7 @@ class Publisher:
             if not set_aside and self._timeline.published_through < head.version:
                 self._timeline.mark_published(head.version)
                 self._upkeep.add_once(self._timeline.write_hint, HINT)
-            self._forget_dropped(head, set_aside)
+            self._forget(head, set_aside)
             # Part of the value, since the next refresh may mend what this head tells of: then the table is elsewhere.
             return structs.replace(head, set_aside=set_aside) if set_aside else head
 
@@ -156,28 +168,37 @@ class Publisher:
     def _note(self, progress: Progress) -> None:
         with self._lock:
             self._progress = self._current_progress().union(progress)
-            self._finished = {v: failures for v, failures in self._finished.items() if v > self._progress.through}
+            self._finished = {v: finished for v, finished in self._finished.items() if v > self._progress.through}
 
-    def _note_entry(self, version: int, failures: frozenset[tuple[int, str]]) -> None:
+    def _note_entry(self, version: int, finished: Finished) -> None:
         """Note what one entry's publishing came to; those of one group come to their ends in any order."""
         with self._lock:
-            self._finished[version] = failures
+            self._finished[version] = finished
             progress = self._current_progress()
             while progress.through + 1 in self._finished:
                 version = progress.through + 1
-                progress = Progress(version, progress.failures | self._finished[version])
+                failed = {(version, id_) for id_ in self._finished[version].failed}
+                progress = Progress(version, progress.failures | failed)
             all_failures = progress.failures
         self._note(progress)
         if not all_failures and self._timeline.published_through < progress.through:
             self._timeline.mark_published(progress.through)
 
     def has_published(self, table: Table) -> bool:
-        """Tell whether this process knows that a table's log has what the timeline says of it."""
+        """Tell whether this process knows that a table's log has what the timeline says of it.
+
+        Nobody writes a table before its last commit is published, but it may be renamed, or that commit be moved: so
+        that the entry is done with which changed it last means nothing where another one wrote it.
+        """
         with self._lock:
-            progress, failures = self._current_progress(), self._finished.get(table.since)
-        return progress.has((table.since, table.id)) or (
-            failures is not None and (table.since, table.id) not in failures
-        )
+            progress, finished = self._current_progress(), self._finished.get(table.since)
+        return progress.has_table(table) or (finished is not None and table.id in finished.published)
+
+    def _has(self, commit: tuple[int, str]) -> bool:
+        """Tell whether this process knows a commit, (version, table id), to be published."""
+        with self._lock:
+            progress, finished = self._current_progress(), self._finished.get(commit[0])
+        return progress.has(commit) or (finished is not None and commit[1] in finished.published)
 
     # --- who ratified publishes ---------------------------------------------------------------------------------------
 
@@ -221,18 +242,16 @@ class Publisher:
         Nobody ratifies a table's next version before he has seen the last one published, so where the newest commit is
         in its place, those before it were, too.
         """
-        if head.version - progress.through > OWNED:
-            yield from self._pending(progress, head)
-            return
-        pending = list(self._pending(progress, head))
-        newest = {write.id: (entry, write) for entry, writes in pending for write in writes}
         failed = {id_ for _, id_ in progress.failures}
-        looks = [(entry, write) for id_, (entry, write) in newest.items() if id_ not in failed]
-        are_there = self._pool.map(lambda each: self._is_there(*each), looks, quick=self._storage.quick)
-        published = {write.id for (_, write), is_there in zip(looks, are_there, strict=True) if is_there}
-        for entry, writes in pending:
-            if unseen := [write for write in writes if write.id not in published]:
-                yield entry, unseen
+        pending = self._pending(progress, head)
+        while some := list(islice(pending, OWNED)):
+            newest = {write.id: (entry, write) for entry, writes in some for write in writes}
+            looks = [(entry, write) for id_, (entry, write) in newest.items() if id_ not in failed]
+            are_there = self._pool.map(lambda each: self._is_there(*each), looks, quick=self._storage.quick)
+            published = {write.id for (_, write), is_there in zip(looks, are_there, strict=True) if is_there}
+            for entry, writes in some:
+                if unseen := [write for write in writes if write.id not in published]:
+                    yield entry, unseen
 
     def _is_there(self, entry: Entry, write: TableWrite) -> bool:
         """Tell whether a look shows that a write is published; if it does not, that means nothing."""
@@ -247,21 +266,23 @@ class Publisher:
             return False
         return data is not None and data == content(self._storage, write.location, write.commits[-1])
 
-    def _forget_dropped(self, head: Database, set_aside: Mapping[str, LockstepError]) -> None:
-        """Forget why tables were set aside that are in the catalog no more."""
-        for id_ in self._errors.keys() - set_aside.keys():
-            if head.table_by_id(id_) is None:
-                self._errors.pop(id_, None)
+    def _forget(self, head: Database, set_aside: Mapping[str, LockstepError]) -> None:
+        """Forget why commits were not published that are by now, or whose tables are in the catalog no more."""
+        for commit in self._errors.copy():
+            is_dropped = commit[1] not in set_aside and head.table_by_id(commit[1]) is None
+            if is_dropped or self._has(commit):
+                self._errors.pop(commit, None)
 
     def refuse_aside(self, table: Table) -> None:
-        """Raise why a table is set aside now, if it is.
+        """Raise why a table is set aside now, if it is: what another thread has published since refuses nobody.
 
         Raises:
             ForeignCommitError: it has diverged, see above; or was settled since, and its log is another side's there.
             UnavailableError, CorruptTimelineError: what it has ratified could not be published.
         """
-        if (record := self._errors.get(table.id)) is not None:
-            raise record[1].again() from record[1]
+        for commit, error in sorted(self._errors.copy().items(), key=itemgetter(0)):
+            if commit[1] == table.id and not self._has(commit):
+                raise error.again() from error
         if (refused_past := refusal(self._timeline.head, table)) is not None:
             raise refused_past
 
@@ -278,7 +299,8 @@ class Publisher:
         try:
             fresh = fresh and self._clock() - entry.committed_at < LOOK_EVERY
             errors = self._publish_entry(entry, entry.writes, fresh=fresh)
-            self._note_entry(entry.version, frozenset((entry.version, id_) for id_ in errors))
+            published = frozenset(write.id for write in entry.writes) - errors.keys()
+            self._note_entry(entry.version, Finished(published, frozenset(errors)))
             return not errors
         except Exception:  # noqa: BLE001 (logged; after ratification nothing may fail)
             _log.exception("database version %d is committed; it is not published yet", entry.version)
@@ -288,7 +310,7 @@ class Publisher:
 
     def is_published(self, entry: Entry, write: TableWrite) -> bool:
         """Tell whether a write of an entry that was tried is in its table's log, as far as is known."""
-        return self._errors.get(write.id, (NEW,))[0] != entry.version and not self._is_dropped(write)
+        return self._has((entry.version, write.id)) and not self._is_dropped(write)
 
     def _publish_entry(self, entry: Entry, writes: Sequence[TableWrite], *, fresh: bool) -> dict[str, LockstepError]:
         """Publish an entry's commits, its tables in parallel; return by table id why one is not in its log now."""
@@ -306,8 +328,7 @@ class Publisher:
             _log.exception("table %s: database version %d could not be published", write.name, entry.version)
             what = f"table {write.name}: database version {entry.version} cannot be published ({error!r}): report it"
             return self._set_aside(entry, write, LockstepError(what))
-        if self._errors.get(write.id, (entry.version,))[0] == entry.version:
-            self._errors.pop(write.id, None)
+        self._errors.pop((entry.version, write.id), None)
         return None
 
     def publish_write(self, entry: Entry, write: TableWrite, *, fresh: bool = False) -> None:
@@ -325,7 +346,9 @@ class Publisher:
             return  # the table was dropped, and its folder taken in as it is: see `lockstep.recovery.settle`
         for _ in range(BEHIND):
             versions = self._timeline.versions(write, entry.version)
-            outcome = publish(self._storage, write, versions, fresh=fresh, prove=self._timeline.prove_store)
+            self._behind.refuse_again(entry, write, versions)
+            prove = partial(self._prove, entry, write, fresh)
+            outcome = publish(self._storage, write, versions, fresh=fresh, prove=prove)
             if outcome is None:
                 return
             # Who else found the same may have moved the commit, and published it: what then follows the foreign
@@ -334,14 +357,24 @@ class Publisher:
             self._timeline.refresh()
             if self._is_anothers(self._timeline.head, write):
                 return
+            write = structs.replace(write, name=self._timeline.head.current_name(write))
             if self._timeline.versions(write, entry.version) == versions:
                 if self._was_published(entry, write, versions[-1]):
-                    raise written_over(self._storage, entry, write, outcome.kept, outcome.first)
-                self._move_behind(entry, write, outcome)
+                    raise self.overwritten.written_over(entry, write, outcome.kept, outcome.first)
+                self._move_behind(entry, write, versions, outcome)
         raise UnavailableError(
             f"table {write.name}: database version {entry.version} is committed, but other Delta writers took the next "
             f"table version {BEHIND} times before it could be published; the next statement tries again"
         )
+
+    def _prove(self, entry: Entry, write: TableWrite, fresh: bool, version: int) -> None:
+        """See that a commit may be written: into a store to be trusted, and behind what it was ratified behind.
+
+        Whoever has just ratified it has looked at that then.
+        """
+        self._timeline.prove_store()
+        if not fresh:
+            self.overwritten.check_base(entry, write, version)
 
     def _was_published(self, entry: Entry, write: TableWrite, version: int) -> bool:
         """Tell whether a write is known to have been in its table's log, though another commit may be there now.
@@ -366,14 +399,17 @@ class Publisher:
         return self._timeline.head.table_by_id(write.id) is None
 
     def _set_aside(self, entry: Entry, write: TableWrite, error: LockstepError) -> LockstepError | None:
-        """Remember why a write cannot be published, and return it; None if that is as good as published."""
+        """Remember why a write cannot be published, and return it; None if it is published, or as good as that."""
+        commit = entry.version, write.id
+        if isinstance(error, UnavailableError) and self._has(commit):
+            return None  # another thread's request was answered while ours was not
         # What this process may not look at, or cannot now, another may yet have to publish: a hint that says it is
         # published would keep that one from it.
         is_known = not isinstance(error, UnavailableError) and error.sqlstate != NOT_REGISTERED
         if is_known and self._is_dropped(write):
             _log.warning("dropped table %s: database version %d: %s", write.name, entry.version, error)
             return None  # nobody will miss it, and a person who dropped the table has decided
-        if self._errors.get(write.id, (NEW,))[0] != entry.version:
+        if commit not in self._errors:
             if not is_known:
                 _log.warning(
                     "database version %d is committed, but not in the log of table %s yet; "
@@ -384,7 +420,7 @@ class Publisher:
                 )
             else:
                 _log.error("table %s is set aside; database version %d: %s", write.name, entry.version, error)
-        self._errors[write.id] = entry.version, error
+        self._errors[commit] = error
         return error
 
     def write_checksums(self, entry: Entry, writes: Sequence[TableWrite]) -> None:
@@ -403,36 +439,23 @@ class Publisher:
         except Exception:  # noqa: BLE001 (logged; advice that is written after a commit, which may not fail for it)
             _log.exception("table %s goes without a checksum of version %d", write.name, versions[-1])
 
-    def _move_behind(self, entry: Entry, write: TableWrite, displaced: Displaced) -> None:
+    def _move_behind(self, entry: Entry, write: TableWrite, versions: Sequence[int], displaced: Displaced) -> None:
         """Say in the timeline that a ratified commit comes after the foreign ones that took its version.
 
         Raises:
             ForeignCommitError: it cannot, for the two conflict, or the table is to have no foreign commits.
         """
-        path = commit_path(write.location, displaced.first)
-        policy = self._settled_policy(write) or self._policies.at(
-            write.id, write.location, displaced.first - 1, displaced.last
-        )
-        if policy == "refuse":
-            raise refused(
-                write.name, path, f", and ours, which was ratified for that version, is in entry {entry.version}"
-            )
-        move = place_behind(entry, write, displaced, self._past.of_write(entry, write))
-        self.overwritten.check_base(entry, write, displaced.first)
-        message = warning(write.name, path) if policy == "warn" else ""
-        if message:
-            _log.warning("%s", message)
+        placed = self._behind.place(entry, write, versions, displaced)
+        if placed is None:
+            return
+        if placed.message:
+            _log.warning("%s", placed.message)
 
         def moved(head: Database) -> Content | None:
-            is_needless = self._moved_already(move) or self._is_anothers(head, write)
-            return None if is_needless else Content(moves=[move], message=message)
+            is_needless = self._moved_already(placed.move) or self._is_anothers(head, write)
+            return None if is_needless else Content(moves=[placed.move], message=placed.message)
 
         self._external.append(moved)
-
-    def _settled_policy(self, write: TableWrite) -> Policy | None:
-        """Return the policy that counts behind what settles a table; None if a write does not settle one."""
-        data = content(self._storage, write.location, write.commits[0])
-        return None if data is None else settled_policy(parse(data))
 
     def _moved_already(self, move: Moved) -> bool:
         return self._timeline.moves.get((move.id, move.entry), NEW) >= move.to_version

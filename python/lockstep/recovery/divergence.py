@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -12,9 +12,10 @@ from typing import Literal
 from lockstep.delta.log import LogFiles, commit_path, digest, log_files
 from lockstep.delta.publish import contents
 from lockstep.errors import ForeignCommitError, InvalidError, ReadOnlyError, UndefinedError
+from lockstep.lake.known_commits import KnownCommit
 from lockstep.lake.lake import Lake
-from lockstep.lake.overwritten import says
-from lockstep.timeline.entry import NEW, Commit, Entry, Name, Table, TableWrite
+from lockstep.timeline.entry import NEW, Entry, Name, Table, TableWrite
+from lockstep.timeline.placements import as_ratified
 
 NOT_DIVERGED = "55000"
 
@@ -152,7 +153,7 @@ def _compared(lake: Lake, table: Table, log: LogFiles, entries: list[Entry]) -> 
         spans = []
         for write in (write for write in entry.writes if write.id == table.id):
             if write.commits:
-                spans.append(_of_ours(lake, log, write, lake.timeline.versions(write, entry.version)))
+                spans.append(_of_ours(lake, log, entry, write))
             else:
                 versions = range(write.from_version + 1, write.to_version + 1)
                 spans.append(_of_foreign(lake, log, table, versions, write.digest))
@@ -166,17 +167,29 @@ def _compared(lake: Lake, table: Table, log: LogFiles, entries: list[Entry]) -> 
     return [span for spans in lake.side_by_side(compared, entries) for span in spans]
 
 
-def _of_ours(lake: Lake, log: LogFiles, write: TableWrite, versions: Sequence[int]) -> _Span:
-    files = contents(lake.storage, write, versions)
+def _of_ours(lake: Lake, log: LogFiles, entry: Entry, write: TableWrite) -> _Span:
     differing, expired = set(), 0
-    for version, commit, file in zip(versions, write.commits, files, strict=True):
-        there = lake.storage.get(commit_path(write.location, version)) if version in log.commits else None
-        if there is None and log.covers(version):
+    commits, files = _ours_of(lake, entry, write)
+    versions = [commit.version for commit in commits]
+    for commit, file in zip(commits, files, strict=True):
+        there = lake.storage.get(commit_path(write.location, commit.version)) if commit.version in log.commits else None
+        if there is None and log.covers(commit.version):
             expired += 1
-        elif there is None or not (there == file if file is not None else says(commit, there)):
-            differing.add(version)
+        elif there is None or not (there == file if file is not None else commit.is_in(there)):
+            differing.add(commit.version)
     verdict: Literal["same", "different", "expired"] = "expired" if expired == len(versions) else "same"
     return _Span(versions[0], versions[-1], "different" if differing else verdict, frozenset(differing))
+
+
+def _ours_of(lake: Lake, entry: Entry, write: TableWrite) -> tuple[list[KnownCommit], list[bytes | None]]:
+    """Return the commits of a write, and the file of each; None for one that is only known from others."""
+    versions = lake.timeline.versions(write, entry.version)
+    ratified = as_ratified(write)
+    commits = [
+        KnownCommit(version, entry, ours=(write, place), is_moved=version != ratified[place])
+        for place, version in enumerate(versions)
+    ]
+    return commits, contents(lake.storage, write, versions)
 
 
 def _of_foreign(lake: Lake, log: LogFiles, table: Table, versions: range, known: str) -> _Span:
@@ -198,11 +211,9 @@ def _ours(lake: Lake, table: Table, wanted: range) -> tuple[dict[int, bytes], st
     for entries in _batches(lake, table):
         for entry in entries:
             for write in (write for write in entry.writes if write.id == table.id and write.commits):
-                versions = lake.timeline.versions(write, entry.version)
-                files = contents(lake.storage, write, versions)
-                for version, commit, file in zip(versions, write.commits, files, strict=True):
-                    if version in wanted and (data := file or _there(lake, table, version, commit)) is not None:
-                        ours[version] = data
+                for commit, file in zip(*_ours_of(lake, entry, write), strict=True):
+                    if commit.version in wanted and (data := file or _there(lake, table, commit)) is not None:
+                        ours[commit.version] = data
             for write in (write for write in entry.writes if write.id == table.id and write.digest):
                 data = lake.storage.get(commit_path(table.location, write.to_version))
                 if write.to_version == write.from_version + 1 and data is not None and digest(data) == write.digest:
@@ -215,7 +226,7 @@ def _ours(lake: Lake, table: Table, wanted: range) -> tuple[dict[int, bytes], st
     return ours, ""
 
 
-def _there(lake: Lake, table: Table, version: int, commit: Commit) -> bytes | None:
+def _there(lake: Lake, table: Table, commit: KnownCommit) -> bytes | None:
     """Return what a log has of a version, if that is a ratified commit."""
-    data = lake.storage.get(commit_path(table.location, version))
-    return data if data is not None and says(commit, data) else None
+    data = lake.storage.get(commit_path(table.location, commit.version))
+    return data if data is not None and commit.is_in(data) else None

@@ -75,7 +75,6 @@ class Since:
             id: of the transaction that made that version; empty if nobody knows.
         """
         self._lake, self._version, self._id = lake, version, id
-        self._bare: dict[tuple[str, int], TableWrite] = {}
         self.named = Named(is_unknown=version < 0)
 
     def read_on(self) -> Named:
@@ -103,10 +102,8 @@ class Since:
             self._take(entry)
             moved += entry.moved
             read += 1
-        for move in moved:  # behind all entries: of those that have expired the newest come first
-            if (write := self._bare.get((move.id, move.entry))) is not None:
-                versions = range(write.to_version + 1, move.to_version + 1)
-                self._take_commits(write.location, self._published(write.location, versions))
+        for move in moved:
+            self._take_overtaking(move)
         if read != version - self._version:  # of entries that have expired, some are not in the history
             _log.warning("database versions since %s cannot be read, so little is deleted", self._version)
             self.named.is_unknown = True
@@ -126,6 +123,22 @@ class Since:
                 self._take_elsewhere(ddl)
         for write in entry.writes:
             self._take_commits(write.location, self._commits(write, entry))
+
+    def _take_overtaking(self, move: Moved) -> None:
+        """Take in what others committed that came before one of ours: no entry names more of it than the last version.
+
+        Ours may have been ratified before the plan was made.
+        """
+        entries = entries_since(self._lake, move.entry - 1, move.entry)
+        write = next((write for entry in entries for write in entry.writes if write.id == move.id), None)
+        if write is None:
+            _log.warning("no data is deleted: nobody can tell what overtook database version %s", move.entry)
+            self.named.is_unknown = True
+            return
+        ours = self._lake.timeline.versions(write, move.entry) if write.commits else ()
+        all_of_them = range(write.from_version + 1, move.to_version + 1)
+        theirs = [version for version in all_of_them if version not in ours]
+        self._take_commits(write.location, self._published(write.location, theirs))
 
     def _take_commits(self, location: str, commits: list[list[Action]] | None) -> None:
         try:
@@ -157,7 +170,6 @@ class Since:
         """
         lake = self._lake
         if not write.commits:
-            self._bare[write.id, entry.version] = write
             return self._published(write.location, range(write.from_version + 1, write.to_version + 1))
         versions = lake.timeline.versions(write, entry.version)
         try:

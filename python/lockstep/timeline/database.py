@@ -13,7 +13,7 @@ import msgspec
 from immutables import Map
 
 from lockstep.errors import LockstepError
-from lockstep.timeline.entry import Batch, Expired, Name, Namespace, Table, Tag, Value, View, folded
+from lockstep.timeline.entry import Batch, Expired, Name, Namespace, Table, TableWrite, Tag, Value, View, folded
 from lockstep.timeline.layered_map import LayeredMap
 
 
@@ -115,6 +115,10 @@ class Database(Value, frozen=True):
     def table_by_id(self, id: str) -> Table | None:
         """Return the table with this id, whatever it is called now."""
         return None if (name := self.index.ids.get(id)) is None else self.tables[name]
+
+    def current_name(self, table: Table | TableWrite) -> Name:
+        """Return what a table is called now; of one that is no more, what it was called."""
+        return self.index.ids.get(table.id, table.name)
 
     def table_at(self, location: str) -> Table | None:
         """Return the table whose data lies in this folder."""

@@ -76,6 +76,18 @@ def test_what_has_ended_is_not_listed_and_its_record_stays_until_it_is_removed(
     assert other.lake.storage.list(FOLDER) == [f"{goes_on.id}.json"]
 
 
+def test_records_that_cannot_be_looked_at_stay_and_fail_nobody(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    tx = begin(catalog, "a")
+    catalog.commit(tx)
+    store.fail("list", path=FOLDER)
+    remove_ended(catalog.lake)
+    assert store.list(FOLDER) == [f"{tx.id}.json"]
+    remove_ended(catalog.lake)
+    assert store.list(FOLDER) == []
+
+
 def test_what_is_no_record_is_passed_over(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
     tx = begin(catalog, "a")
     good = store.get(f"{FOLDER}/{tx.id}.json")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.delta.actions import Action, bodies, logical_file
+from lockstep.delta.actions import Action, bodies, logical_file, render
 from lockstep.delta.combine.going_back import going_back, why_not
-from lockstep.delta.log import LOG, commit_path, log_files
+from lockstep.delta.log import LOG, commit_path, log_files, staging_folder
 from lockstep.delta.snapshot import Snapshot, read_snapshot
 from lockstep.errors import ConflictError, DuplicateError, ForeignCommitError, InvalidError, LockstepError
 from lockstep.lake.verify import verify
@@ -116,6 +117,33 @@ def test_a_table_that_was_set_aside_for_long_is_settled_as_any_other(
         append(catalog, "u", f"later {number}")
     assert settled(catalog, keep) == catalog.timeline.head.version
     assert files(open_catalog(store.inner), "t") == HELD[keep]
+
+
+@pytest.mark.parametrize("add_file", [add, large])
+def test_a_commit_that_was_moved_long_ago_is_the_same_on_both_sides(
+    store: FaultyStorage, add_file: Callable[..., Action]
+) -> None:
+    """Of a large one nobody has what it says, once it is published: with row ids, that is not what was ratified."""
+
+    def with_row_ids(action: Action) -> tuple[Action, Action]:
+        mark = {"domain": "delta.rowTracking", "configuration": json.dumps({"rowIdHighWaterMark": 0}), "removed": False}
+        return {"add": {**action["add"], "baseRowId": 0, "defaultRowCommitVersion": 1}}, {"domainMetadata": mark}
+
+    catalog = open_catalog(store)
+    create(catalog, "t", files=["p"])
+    path = commit_path(location(catalog, "t"), 1)
+    store.interrupt("put_if_absent", lambda: put_foreign(catalog, 1, *with_row_ids(add("theirs"))), path=path)
+    tx = catalog.begin()
+    stage(catalog, tx, "t", *with_row_ids(add_file("ours")))
+    catalog.commit(tx)
+    assert [*catalog.timeline.moves.values()] == [2]
+    catalog.lake.upkeep.settle()
+    store.delete_folder(staging_folder(location(catalog, "t"), tx.id))
+    append(catalog, "t", "later")
+    catalog.lake.upkeep.settle()
+    store.put(commit_path(location(catalog, "t"), 3), render([add("over")]))
+    found = divergence(open_catalog(store).lake, named("t"))
+    assert (found.common, [*found.ours], found.gone) == (2, [3], "")
 
 
 @pytest.mark.parametrize("keep", SIDES)

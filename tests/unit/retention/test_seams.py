@@ -28,7 +28,20 @@ from lockstep.retention.upkeep import maintain, remove_orphan_files, vacuum
 from lockstep.storage import open_storage
 from tests.support.faulty import FaultyStorage
 from tests.support.killed import Killed
-from tests.support.lakes import add, append, create, large, location, named, open_catalog, remove, stage, stage_new
+from tests.support.lakes import (
+    add,
+    append,
+    create,
+    files,
+    foreign,
+    large,
+    location,
+    named,
+    open_catalog,
+    remove,
+    stage,
+    stage_new,
+)
 from tests.support.retained import AgedStorage, Ticking
 
 DAY = timedelta(days=1)
@@ -169,6 +182,31 @@ def test_expiry_looks_at_the_logs_before_it_deletes_what_mends_them(
     assert done.expired.after.first > 4
     assert catalog.lake.storage.exists(commit_path(place, 2))
     assert open_catalog(catalog.lake.storage, clock=clock).lake.newest().set_aside == {}
+
+
+@pytest.mark.parametrize("has_expired", [False, True])
+def test_what_was_brought_back_by_who_overtook_a_commit_of_ours_is_spared(
+    catalog: TransactionalCatalog, clock: Ticking, has_expired: bool
+) -> None:
+    """Ours is moved behind theirs, since its process died before it was published; no entry names what theirs have."""
+    store = FaultyStorage(catalog.lake.storage)
+    other = open_catalog(store, clock=clock)
+    expire(catalog)
+    store.fail("put_if_absent", path=commit_path(location(catalog, "a"), 3), times=100)
+    found = plan(catalog.lake, Scope(EVERYTHING, orphan_age=7 * DAY, is_everything=True), AT_ONCE)
+    assert [each.path for each in found.doomed if each.kind == "data"] == [f"{location(catalog, 'a')}/p"]
+    append(other, "a", "ours")
+    foreign(catalog, "a", 3, add("p", modificationTime=1))
+    foreign(catalog, "a", 4, add("beside"))
+    if has_expired:
+        another = open_catalog(catalog.lake.storage, clock=clock)
+        append(another, "a", "more")
+        clock.now += DAY
+        append(another, "a", "and more")
+        expire(another)
+    swept = carry_out(open_catalog(catalog.lake.storage, clock=clock).lake, found, grace=timedelta())
+    assert {"p", "ours", "beside"} <= files(catalog, "a")
+    assert [each.path for each in swept.spared] == [f"{location(catalog, 'a')}/p"]
 
 
 def test_a_lake_by_another_name_keeps_what_clones_share(
