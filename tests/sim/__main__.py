@@ -3,6 +3,7 @@
 python -m tests.sim --schedules 10000           the seeds 0 to 9999: `make soak-sim`
 python -m tests.sim --seed 7 --trace            one of them, with each step
 python -m tests.sim --faults 2                  all double faults of a commit of three tables
+python -m tests.sim --upkeep --schedules 3000   lakes that are looked after: versions expire, and files go
 python -m tests.sim --arbiter …                 the same in lakes whose versions an arbiter decides
 """
 
@@ -31,22 +32,24 @@ def main() -> int:
     parser.add_argument("--faults", type=int, choices=(1, 2), help="all faults of one commit instead, and all pairs")
     parser.add_argument("--every", type=int, default=1, help="one out of so many pairs")
     parser.add_argument("--arbiter", action="store_true", help="in lakes that have one")
+    parser.add_argument("--upkeep", action="store_true", help="in lakes that are looked after")
     given = parser.parse_args()
     repeatable()
     if given.faults is not None:
         return int(_commits(given.faults, given.every, has_arbiter=given.arbiter) > 0)
-    failed = _schedules(given.seed, given.schedules, is_traced=given.trace, has_arbiter=given.arbiter)
+    lakes = {"has_arbiter": given.arbiter, "has_upkeep": given.upkeep}
+    failed = _schedules(given.seed, given.schedules, is_traced=given.trace, **lakes)
     return int(failed > 0)
 
 
-def _schedules(first: int, count: int, *, is_traced: bool, has_arbiter: bool) -> int:
+def _schedules(first: int, count: int, *, is_traced: bool, has_arbiter: bool, has_upkeep: bool) -> int:
     """Run schedules, and return how many found something."""
     counts: Counter[str] = Counter()
     failed = digest = 0
-    more = "--arbiter " if has_arbiter else ""
+    more = ("--arbiter " if has_arbiter else "") + ("--upkeep " if has_upkeep else "")
     began = time.monotonic()
     for seed in range(first, first + count):
-        result = run(seed, is_traced=is_traced, has_arbiter=has_arbiter)
+        result = run(seed, is_traced=is_traced, has_arbiter=has_arbiter, has_upkeep=has_upkeep)
         counts.update(result.counts)
         digest = result.digest
         for line in result.trace:

@@ -32,6 +32,7 @@ from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Entry
 from lockstep.timeline.outcomes import MakeEntry
 from lockstep.transactions.transaction import Transaction
+from tests.sim import broken_upkeep
 from tests.sim.arbiter import SimulatedArbiter
 from tests.sim.repeating import repeatable
 from tests.sim.schedule import run
@@ -179,6 +180,7 @@ class Defect:
     put_in: Callable[[], AbstractContextManager[object]]
     seed: int
     has_arbiter: bool = False
+    has_upkeep: bool = False
 
 
 DEFECTS: Mapping[str, Defect] = {
@@ -196,9 +198,16 @@ DEFECTS: Mapping[str, Defect] = {
     "doubt-is-not-occupied": Defect(doubt_is_not_occupied, 98),
     "head-is-returned": Defect(head_is_returned, 157),
     "nobody-occupies-orphans": Defect(nobody_occupies_orphans, 81),
+    "expiry-ignores-tags": Defect(broken_upkeep.expiry_ignores_tags, 0, has_upkeep=True),
+    "open-ones-keep-nothing": Defect(broken_upkeep.open_ones_keep_nothing, 0, has_upkeep=True),
+    "vectors-are-litter": Defect(broken_upkeep.vectors_are_litter, 0, has_upkeep=True),
+    "rows-are-not-merged": Defect(broken_upkeep.rows_are_not_merged, 0, has_upkeep=True),
+    "given-back-is-the-lakes": Defect(broken_upkeep.given_back_is_the_lakes, 0, has_upkeep=True),
+    "killed-runs-are-forgotten": Defect(broken_upkeep.killed_runs_are_forgotten, 0, has_upkeep=True),
+    "settled-loses-a-commit": Defect(broken_upkeep.settled_loses_a_commit, 0, has_upkeep=True),
 }
 
-FREQUENT = tuple(DEFECTS)[:5]
+FREQUENT = (*tuple(DEFECTS)[:5], "expiry-ignores-tags", "vectors-are-litter", "settled-loses-a-commit")
 """These show in one schedule out of some ten; the others in one out of some hundred."""
 
 MOST = 400
@@ -209,8 +218,9 @@ def find(name: str) -> tuple[int, str] | None:
     """Run schedules until one shows a fault; return how many that took, and what it found."""
     with DEFECTS[name].put_in():
         for number in range(MOST):
-            seed, has_arbiter = DEFECTS[name].seed + number, DEFECTS[name].has_arbiter
-            if result := run(seed, has_arbiter=has_arbiter).findings:
+            defect = DEFECTS[name]
+            found = run(defect.seed + number, has_arbiter=defect.has_arbiter, has_upkeep=defect.has_upkeep)
+            if result := found.findings:
                 return number + 1, result[0]
     return None
 

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.commit.outcomes import Taken
 from lockstep.commit.records import abort
 from lockstep.delta.actions import Action, render
 from lockstep.delta.log import commit_path
-from lockstep.errors import CommitUnknownError, LockstepError, TransactionStateError, UnavailableError
+from lockstep.errors import (
+    CommitUnknownError,
+    LockstepError,
+    StagedFilesMissingError,
+    TransactionStateError,
+    UnavailableError,
+)
 from lockstep.transactions.transaction import Transaction
+from tests.sim.effects import WHOLE, changes_files
 from tests.sim.journal import Attempt, PlainCommit
-from tests.sim.statements import Statements, changes_files
+from tests.sim.statements import Statements
 from tests.sim.store import SimulatedStorage
-from tests.sim.world import RESTORED, TABLES, World
+from tests.sim.world import PLAIN, RESTORED, TABLES, World
 from tests.support.history import Add
 from tests.support.keyed import data_file
 from tests.support.lakes import named
@@ -32,6 +41,7 @@ class Client:
         self.scheduler = world.scheduler
         self.chance = world.scheduler.random
         self.catalog: TransactionalCatalog | None = None
+        self.under_way: dict[str, Transaction] = {}
 
     def open(self) -> TransactionalCatalog:
         """Open the lake, however often that takes."""
@@ -46,7 +56,12 @@ class Client:
         if self.catalog is None:
             self.catalog = self.open()
         for _ in range(self.world.plan.scripts):
-            self.chance.choice(QUICK if self.world.plan.is_quick else WORK)(self)
+            self.chance.choice(self.work)(self)
+
+    @property
+    def work(self) -> Sequence[Callable[[Any], None]]:
+        """What a client does, each as often as any other."""
+        return QUICK if self.world.plan.is_quick else WORK
 
     @property
     def there(self) -> TransactionalCatalog:
@@ -60,14 +75,24 @@ class Client:
             tx = self.there.begin(record_reads=True, isolation=self.world.plan.isolation, **options)  # type: ignore[arg-type]
         except LockstepError:
             return
-        attempt = Attempt(tx.id, self.storage.process.name, tx.base.version, began)
+        attempt = Attempt(tx.id, self.storage.process.name, tx.base.version, began, at=self.scheduler.now)
         self.world.journal.attempts[tx.id] = attempt
+        self.under_way[tx.id] = tx
+        try:
+            self._carry_out(script, tx, attempt)
+        finally:
+            self.under_way.pop(tx.id)
+
+    def _carry_out(self, script: Callable[[Statements], None], tx: Transaction, attempt: Attempt) -> None:
         try:
             script(Statements(self.there, tx, attempt, self.world))
         except BrokenTableError as error:
+            if self.world.may_lose_files(attempt):
+                self.roll_back(tx, attempt, str(error))
+                return
             self.world.journal.contradictions.append(f"{tx.id} reads at {tx.base.version}: {error}")
         except LockstepError as error:
-            if self.chance.random() < 0.9:
+            if attempt.is_one_statement or self.chance.random() < 0.9:
                 self.roll_back(tx, attempt, str(error))
                 return
         if self.chance.random() < 0.06:
@@ -77,6 +102,7 @@ class Client:
 
     def commit(self, tx: Transaction, attempt: Attempt) -> None:
         """COMMIT, and again if nobody knows what became of it; or let it be."""
+        attempt.over_at = self.scheduler.now
         for _ in range(100):
             try:
                 done = self.there.commit(tx)
@@ -90,6 +116,9 @@ class Client:
                 if self.chance.random() < 0.1:
                     return  # somebody else finds out
             except LockstepError as error:
+                is_loss = isinstance(error, StagedFilesMissingError) and any(p in error.message for p in attempt.wrote)
+                if is_loss and not self.world.may_lose_files(attempt):
+                    self.world.journal.contradictions.append(f"{tx.id} commits: {error}")
                 if not tx.is_open:
                     attempt.settle("fail", at=self.scheduler.steps, why=error.message)
                     return
@@ -100,6 +129,8 @@ class Client:
         attempt.settle("info", why="gave up asking")
 
     def roll_back(self, tx: Transaction, attempt: Attempt, why: str) -> None:
+        """ROLLBACK."""
+        attempt.over_at = attempt.over_at or self.scheduler.now
         try:
             self.there.rollback(tx)
             attempt.settle("fail", at=self.scheduler.steps, why=why)
@@ -174,7 +205,7 @@ class Client:
         """An autocommitted INSERT, as Delta's log store asks for it."""
         name = self.chance.choice(TABLES)
         path, value = f"part-{self.world.new_id('f')}.parquet", self.world.new_id("v")
-        attempt = Attempt("", self.storage.process.name, 0, self.scheduler.steps)
+        attempt = Attempt("", self.storage.process.name, self.there.timeline.head.version, self.scheduler.steps)
         try:
             for _ in range(5):
                 table = self.there.database([named(name)]).tables.get(named(name))
@@ -182,8 +213,10 @@ class Client:
                     return
                 self.storage.put(f"{table.location}/{path}", json.dumps([value]).encode())
                 info: Action = {"commitInfo": {"operation": "WRITE", "readVersion": table.version}}
-                actions = [info, data_file(path, "set0", [value])]
-                attempt.effects = [partial(changes_files, id=table.id, removed=set(), added={path})]
+                new = data_file(path, "set0", [value])
+                new["add"]["modificationTime"] = int(self.there.lake.clock().timestamp() * 1000)
+                actions = [info, new]
+                attempt.effects = [partial(changes_files, id=table.id, removed=(), added={path: WHOLE})]
                 attempt.ops = [] if name == RESTORED else [Add(f"{table.id}/set0", value)]
                 attempt.id, attempt.status = self.world.next_id, "info"  # `write` is going to take it
                 self.world.journal.attempts[attempt.id] = attempt
@@ -193,13 +226,14 @@ class Client:
                     return
                 attempt.settle("fail", why="taken")
                 attempt.ops = []  # the next one writes the same value
-                attempt = Attempt("", self.storage.process.name, 0, self.scheduler.steps)
+                attempt = Attempt("", self.storage.process.name, self.there.timeline.head.version, self.scheduler.steps)
         except CommitUnknownError as error:
             attempt.settle("info", why=error.message)
         except LockstepError as error:
             attempt.settle("fail", at=self.scheduler.steps, why=error.message)
 
     def changes_names(self) -> None:
+        """Create, drop, rename, undrop, restore, or make a view or a tag."""
         if not self.world.plan.with_names:
             return
 
@@ -233,6 +267,7 @@ class Client:
         victim = self.chance.choice(open_ones)
         try:
             lake = self.there.lake
+            victim.is_asked_to_end = True
             abort(
                 lake, victim.id, author="ada", statement="CALL abort", snapshot=victim.base, backoff=self.there.backoff
             )
@@ -276,6 +311,10 @@ QUICK = (*[Client.appends] * 6, Client.skew, Client.reads_all)
 """Small transactions only."""
 
 
+PLAIN_SECONDS = 1800.0
+"""A plain writer's commit takes so long at most."""
+
+
 class PlainWriter:
     """A Delta writer that knows nothing of Lockstep, and appends to tables' logs."""
 
@@ -296,17 +335,49 @@ class PlainWriter:
 
     def append(self, location: str, id_: str) -> None:
         """Append one file; whatever goes wrong on the way is no concern of Lockstep's."""
-        number = self.world.new_id("plain")
-        path, value = f"{number}.parquet", self.world.new_id("v")
-        info: Action = {"commitInfo": {"operation": "WRITE", "engineInfo": "plain"}}
-        data = render([info, data_file(path, "set0", [value])])
+        new = self.new_commit()
         try:
-            self.storage.put(f"{location}/{path}", json.dumps([value]).encode())
+            self.storage.put(f"{location}/{new.path}", json.dumps([new.value]).encode())
             names = self.storage.list(f"{location}/_delta_log")
             version = 1 + max((int(n[:20]) for n in names if n.endswith(".json") and n[:20].isdigit()), default=-1)
-            self.world.journal.plain.append(PlainCommit(location, version, path, data))
-            ops = [] if location == self.tables[-1][0] else [Add(f"{id_}/set0", value)]
-            self.world.journal.attempts[number] = Attempt(number, "plain", 0, 0, ops=list(ops), is_plain=True)
-            self.storage.put_if_absent(commit_path(location, version), data)
+            self.commit(location, id_, version, new)
         except UnavailableError:
             pass
+
+    def new_commit(self, *more: Action) -> NewCommit:
+        """Return a commit that appends a file, with more actions before that."""
+        number = self.world.new_id(PLAIN.rstrip("-"))
+        path, value = f"{number}.parquet", self.world.new_id("v")
+        info: Action = {"commitInfo": {"operation": "WRITE", "engineInfo": "plain"}}
+        new = data_file(path, "set0", [value])
+        new["add"]["modificationTime"] = int(self.world.clock(self.storage.process).timestamp() * 1000)
+        return NewCommit(number, path, value, render([info, *more, new]), self.world.scheduler.now)
+
+    def commit(self, location: str, id_: str, version: int, new: NewCommit) -> None:
+        """Put a commit into a table's log, unless there is one of that version.
+
+        Raises:
+            UnavailableError: the store failed.
+        """
+        self.world.journal.plain.append(PlainCommit(location, version, new.path, new.data))
+        ops = [] if location == self.tables[-1][0] else [Add(f"{id_}/set0", new.value)]
+        self.world.journal.attempts[new.number] = Attempt(new.number, "plain", 0, 0, ops=list(ops), is_plain=True)
+        path = commit_path(location, version)
+
+        def put() -> bool:
+            # Who takes longer than an hour may have lost its data file to upkeep by then, as it may in plain Delta.
+            is_quick = self.world.scheduler.now - new.began < PLAIN_SECONDS
+            return is_quick and self.storage.disk.put_if_absent(path, new.data)
+
+        self.storage.write("put_if_absent", path, put)
+
+
+@dataclass(frozen=True, slots=True)
+class NewCommit:
+    """A plain writer's commit: a number, the file that it adds, that file's value, and since when it is made."""
+
+    number: str
+    path: str
+    value: str
+    data: bytes
+    began: float

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
-from lockstep.errors import LockstepError
+from lockstep.catalog import TransactionalCatalog
+from lockstep.errors import CommitUnknownError, LockstepError
+from lockstep.retention.ages import Retention
+from lockstep.retention.upkeep import maintain
 from lockstep.timeline.entry import Entry
+from tests.sim.archive import entries_of
+from tests.sim.caretakers import Caretaker, Rival
 from tests.sim.check import SET_UP, findings
+from tests.sim.check_upkeep import left, unfinished
 from tests.sim.clients import Client, PlainWriter
 from tests.sim.journal import Attempt
 from tests.sim.scheduler import Habits, Process, Scheduler, StuckError, Task
@@ -19,6 +26,12 @@ from tests.sim.world import TABLES, Plan, World
 from tests.support.replay import BrokenTableError
 
 CLIENTS = 3
+
+MOST_NIGHTS = 8
+"""So many runs of upkeep, with so much time between them, are to come to an end."""
+
+NIGHTS_SECONDS = 41 * 86_400.0
+"""For longer than this nothing is kept that nobody needs, and nothing marked."""
 
 
 @dataclass
@@ -49,10 +62,30 @@ def habits_of(chance: random.Random) -> Habits:
     )
 
 
+def looked_after(plan: Plan, chance: random.Random) -> Plan:
+    """Return the plan of a lake that is looked after, with what is kept for how long."""
+    hour, day = timedelta(hours=1), timedelta(days=1)
+    return replace(
+        plan,
+        has_upkeep=True,
+        is_quick=False,
+        scripts=chance.randint(3, 8),
+        retention=Retention(
+            age=chance.choice([timedelta(0), hour, 3 * day]),
+            last=chance.choice([1, 1, 3]),
+            grace=chance.choice([timedelta(0), hour, day]),
+            orphan_age=chance.choice([hour, day]),
+        ),
+        removed_for=chance.choice(["interval 1 hour", "interval 1 hour", "interval 1 week"]),
+    )
+
+
 class Schedule:
     """The clients of one schedule, and what they share."""
 
-    def __init__(self, seed: int, *, is_traced: bool = False, has_arbiter: bool = False) -> None:
+    def __init__(
+        self, seed: int, *, is_traced: bool = False, has_arbiter: bool = False, has_upkeep: bool = False
+    ) -> None:
         """Draw what is to happen; of lakes with an arbiter, those of odd seeds lie in stores without conditions."""
         self.seed = seed
         chance = random.Random(f"plan {seed}")
@@ -64,9 +97,11 @@ class Schedule:
             isolation="SERIALIZABLE" if chance.random() < 0.8 else "SNAPSHOT",
             arbiter=("beside", "instead")[seed % 2] if has_arbiter else "",
         )
+        if has_upkeep:
+            self.plan = looked_after(self.plan, random.Random(f"upkeep {seed}"))
         self.threads = [4 if self.plan.is_quick else chance.choice([1, 1, 2, 3]) for _ in range(CLIENTS)]
         # Where there are no conditional writes, Delta's own commits may overwrite each other, and ours.
-        self.has_plain_writer = chance.random() < 0.4 and self.plan.arbiter != "instead"
+        self.has_plain_writer = chance.random() < (0.7 if has_upkeep else 0.4) and self.plan.arbiter != "instead"
         self.crashes = sorted(
             chance.randint(50, 500 * self.plan.scripts) for _ in range(chance.choice([0, 0, 1, 2, 3]))
         )
@@ -74,8 +109,9 @@ class Schedule:
         self.scheduler.trace = [] if is_traced else None
         skewed = chance.random() < 0.5
         self.skews = [chance.uniform(-90, 90) if skewed else 0.0 for _ in range(CLIENTS + sum(self.threads) + 9)]
-        self.disk = Disk()
-        self.rate = chance.choice([0.0, 0.005, 0.02, 0.06])
+        self.disk = Disk(seconds=lambda: self.scheduler.now)
+        # A run of upkeep takes many requests, and is to come to its end now and then.
+        self.rate = chance.choice([0.0, 0.005, 0.02, 0.06]) * (0.3 if has_upkeep else 1)
         self.faults: list[RandomFaults] = []
         self.world = World(self.scheduler, self.plan)
         self.clients: list[Client] = []
@@ -124,6 +160,7 @@ class Schedule:
             "views": sum(bool(entry.views) for entry in entries),
             "tags": sum(bool(entry.tags) for entry in entries),
             "decided": int(self.disk.decided is not None),
+            **self.world.counts,
         }
 
     def _entry(self, name: str) -> bytes:
@@ -148,9 +185,12 @@ class Schedule:
         yield from self._settle()
         self.scheduler.land_all()
         fresh = self.world.open(self.storage("fresh"))
-        self._count(list(fresh.timeline.scan(-1)))
+        self._count(entries_of(self.disk))
         living = [client.there for client in self.clients if not client.storage.process.is_dead and client.catalog]
-        yield from findings(self.world, self.disk, fresh, [*living, self.world.open(self.storage("fresher"))])
+        found = [*findings(self.world, self.disk, fresh, [*living, self.world.open(self.storage("fresher"))])]
+        yield from found
+        if self.plan.has_upkeep and not found:
+            yield from self._look_after()
 
     def _set_up(self) -> None:
         catalog = self.world.open(self.storage(SET_UP))
@@ -166,12 +206,15 @@ class Schedule:
         self.tables = sorted((name.table, table.location, table.id) for name, table in tables.items())
 
     def _start(self, name: str, threads: int, orphans: list[Attempt]) -> None:
-        client = Client(self.world, self.storage(name))
+        client = (Caretaker if self.plan.has_upkeep else Client)(self.world, self.storage(name))
         self.clients.append(client)
         process = client.storage.process
 
         def main() -> None:
             client.catalog = client.open()
+            if isinstance(client, Caretaker):
+                client.threads = threads
+                self.tasks.append(self.scheduler.spawn(client.keep, "keeper", process))
             self.tasks.extend(self.scheduler.spawn(client.run, f"t{n}", process) for n in range(1, threads))
             for attempt in orphans:
                 client.find_out(attempt)
@@ -181,7 +224,8 @@ class Schedule:
 
     def _start_plain(self) -> None:
         locations, ids = [location for _, location, _ in self.tables], [id_ for _, _, id_ in self.tables]
-        writer = PlainWriter(self.world, self.storage("plain"), locations, ids)
+        make = Rival if self.plan.has_upkeep else PlainWriter
+        writer = make(self.world, self.storage("plain"), locations, ids)
         self.tasks.append(self.scheduler.spawn(writer.run, "t0", writer.storage.process))
 
     def _are_done(self) -> bool:
@@ -209,6 +253,34 @@ class Schedule:
         if chance.random() < 0.7:
             self._start(name, chance.choice([1, 2]), orphans)
 
+    def _look_after(self) -> Iterator[str]:
+        """Look after the lake until nothing is left to do, with nobody else there; one run is killed somewhere."""
+        scheduler, kept = self.scheduler, self.plan.retention
+        killed = self.storage("killed")
+        scheduler.pass_time(NIGHTS_SECONDS)
+        task = scheduler.spawn(lambda: maintain(self.world.open(killed).lake, kept), "t0", killed.process)
+        end = scheduler.steps + scheduler.random.randint(1, 400)
+        with self.world.running():
+            scheduler.block(lambda: task.is_done or scheduler.steps > end)
+            if not task.is_done:
+                scheduler.crash(killed.process)
+                scheduler.block(lambda: task.is_done)
+        person = Caretaker(self.world, self.storage("caretaker"))
+        catalog = person.catalog = person.open()
+        person.settles()
+        with self.world.running():
+            told = maintain(catalog.lake, kept)
+        for _ in range(MOST_NIGHTS):
+            scheduler.pass_time(NIGHTS_SECONDS)
+            with self.world.running():
+                told = maintain(catalog.lake, kept)
+            if not told.expired.versions + told.swept.deleted_files + told.swept.waiting_files:
+                break
+        fresh = self.world.open(self.storage("freshest"))
+        yield from findings(self.world, self.disk, fresh, [catalog])
+        yield from unfinished(self.disk)
+        yield from left(self.world, self.disk, fresh.timeline, told)
+
     def _settle(self) -> Iterator[str]:
         """Ask for all of which nobody was told what became of it; what is told then is final."""
         catalog = self.world.open(self.storage("settler"))
@@ -217,9 +289,18 @@ class Schedule:
                 try:
                     done = catalog.find_out(attempt.id, attempt.base)
                 except LockstepError as error:
+                    if isinstance(error, CommitUnknownError) and self._has_expired(catalog, attempt):
+                        attempt.settle("info", why="what it began at has expired")
+                        attempt.is_forgotten = True
+                        continue
                     yield f"told: nobody can say what became of {attempt.id}: {error!r}"
                     continue
                 attempt.settle_as_found(done)
+
+    @staticmethod
+    def _has_expired(catalog: TransactionalCatalog, attempt: Attempt) -> bool:
+        """Whether nobody can read any more what was committed since a transaction began."""
+        return catalog.timeline.head.expired.first_kept > attempt.base + 1
 
 
 def _is_committing(task: Task) -> bool:
@@ -228,6 +309,6 @@ def _is_committing(task: Task) -> bool:
     return is_asking and not task.at.endswith(("done", "exists"))
 
 
-def run(seed: int, *, is_traced: bool = False, has_arbiter: bool = False) -> Result:
+def run(seed: int, *, is_traced: bool = False, has_arbiter: bool = False, has_upkeep: bool = False) -> Result:
     """Run the schedule of a seed."""
-    return Schedule(seed, is_traced=is_traced, has_arbiter=has_arbiter).run()
+    return Schedule(seed, is_traced=is_traced, has_arbiter=has_arbiter, has_upkeep=has_upkeep).run()

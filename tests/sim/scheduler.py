@@ -20,7 +20,7 @@ MAX_STEPS = 200_000
 """A schedule that takes longer than this goes round in circles."""
 
 MAX_SECONDS = 36_000.0
-"""So does one that has waited for so long."""
+"""So does one that has waited for so long; time that somebody had pass does not count."""
 
 
 class Crashed(BaseException):
@@ -113,6 +113,7 @@ class Scheduler:
     """Runs the tasks of one schedule; whoever makes it is its first task.
 
     Attributes:
+        passed: how much of the time that it is somebody had pass at once.
         under_way: requests that will arrive, in any order: nobody waits for them any more.
         digest: of all that was done so far; equal schedules have equal ones.
     """
@@ -120,6 +121,7 @@ class Scheduler:
     seed: int | str
     habits: Habits = field(default_factory=Habits)
     now: float = 0.0
+    passed: float = 0.0
     steps: int = 0
     digest: int = 0
     under_way: list[Callable[[], object]] = field(default_factory=list)
@@ -174,6 +176,16 @@ class Scheduler:
     def sleep(self, seconds: float) -> None:
         """Wait."""
         self.block(lambda: False, seconds)
+
+    def pass_time(self, seconds: float) -> None:
+        """Have time pass in which nobody does anything, wherever he stands: minutes, or weeks.
+
+        No request is under way for so long: they all arrive before.
+        """
+        self.land_all()
+        self.now += seconds
+        self.passed += seconds
+        self.pause(f"{seconds:.0f} s pass")
 
     def check_alive(self) -> None:
         """End the task here if its process has crashed, or the schedule has failed."""
@@ -232,7 +244,7 @@ class Scheduler:
     def _choose(self) -> Task:
         self.steps += 1
         chance, habits = self.random, self.habits
-        if self._failure is not None or self.steps > MAX_STEPS or self.now > MAX_SECONDS:
+        if self._failure is not None or self.steps > MAX_STEPS or self.now - self.passed > MAX_SECONDS:
             self._failure = self._failure or f"no end after {self.steps} steps and {self.now:.0f} simulated seconds"
             return self.main
         if self.under_way and chance.random() < habits.land:

@@ -16,19 +16,33 @@ the requests to that meet the same.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from lockstep.arbiters import Decision
 from lockstep.errors import UnavailableError
 from lockstep.retry import CLAIM, Backoff
-from lockstep.storage import Names, Storage
+from lockstep.storage import Found, Names, Storage
+from lockstep.timeline.files import FOLDER as TIMELINE
+from lockstep.timeline.files import version_in, wrapped
 from tests.sim.scheduler import Crashed, Process, Scheduler
 
 T = TypeVar("T")
 Fault: TypeAlias = Literal["refused", "lost", "unheard", "late", "exists"]
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+"""What the store's clock says when a schedule begins."""
+
+URL = "s3://bucket/lake"
+"""Where the lake lies."""
+
+PAGE = 25
+"""So many objects are in one answer to `walk`."""
 
 OFTENER = 5
 """By so much more often than other requests that one fails which commits."""
@@ -53,10 +67,18 @@ class Disk:
 
     Attributes:
         decided: what the lake's arbiter has recorded, if it has one.
+        seconds: the store's clock.
+        times: by path, when each was written last.
+        archive: each file of the timeline that there ever was, as it was first written, and when.
+        rewritten: files of the timeline that were written a second time, with something else.
     """
 
     folders: dict[str, dict[str, bytes]] = field(default_factory=lambda: defaultdict(dict))
     decided: Decision | None = None
+    seconds: Callable[[], float] = lambda: 0.0
+    times: dict[str, float] = field(default_factory=dict)
+    archive: dict[str, tuple[bytes, float]] = field(default_factory=dict)
+    rewritten: list[str] = field(default_factory=list)
 
     def get(self, path: str) -> bytes | None:
         folder, _, name = path.rpartition("/")
@@ -65,6 +87,11 @@ class Disk:
     def put(self, path: str, data: bytes) -> None:
         folder, _, name = path.rpartition("/")
         self.folders[folder][name] = data
+        self.times[path] = self.seconds()
+        if folder == TIMELINE and version_in(name) is not None:
+            first, _ = self.archive.setdefault(path, (data, self.seconds()))
+            if data not in (first, wrapped(first)):
+                self.rewritten.append(path)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         if self.get(path) is not None:
@@ -76,12 +103,21 @@ class Disk:
         folder, _, name = path.rpartition("/")
         self.folders[folder].pop(name, None)
 
+    def page(self, folder: str, after: str) -> list[Found]:
+        """Return the next objects below a folder whose paths sort after one."""
+        paths = sorted(self.under(folder))
+        begin = bisect_right(paths, after)
+        return [
+            Found(path, len(self.get(path) or b""), START + timedelta(seconds=self.times.get(path, 0.0)))
+            for path in paths[begin : begin + PAGE]
+        ]
+
     def under(self, folder: str) -> list[str]:
         """Return the paths of all that is below a folder."""
         return [
             f"{each}/{name}"
             for each, names in self.folders.items()
-            if each == folder or each.startswith(f"{folder}/")
+            if not folder or each == folder or each.startswith(f"{folder}/")
             for name in names
         ]
 
@@ -146,7 +182,7 @@ class SimulatedStorage(Storage):
 
     @property
     def url(self) -> str:
-        return "s3://bucket/lake"
+        return URL
 
     def get(self, path: str) -> bytes | None:
         return self.read("get", path, lambda: self.disk.get(path))
@@ -159,6 +195,12 @@ class SimulatedStorage(Storage):
             return sorted(name for name in self.disk.folders.get(folder, ()) if after is None or name > after)
 
         return self.read("list", folder, names)
+
+    def walk(self, folder: str) -> Iterator[Found]:
+        page = self.read("list", folder, lambda: self.disk.page(folder, ""))
+        while page:
+            yield from page
+            page = self.read("list", folder, partial(self.disk.page, folder, page[-1].path))
 
     def try_put(self, path: str, data: bytes) -> bool:
         return self.write("put_if_absent", path, lambda: self.disk.put_if_absent(path, data))

@@ -15,7 +15,8 @@ from tests.sim.schedule import run
 
 ROOT = Path(__file__).parents[2]
 SCHEDULES = 80
-ARBITRATED = 40
+ARBITRATED = 25
+LOOKED_AFTER = 15
 HAPPENS = (
     "ok",
     "fail",
@@ -54,6 +55,14 @@ def test_so_they_do_where_an_arbiter_decides_also_in_a_store_without_conditional
     counts = ast.literal_eval(said[said.index("{") : said.rindex("}") + 1])
     assert counts["decided"] == ARBITRATED
     assert {what for what in ("ok", "fail", "groups", "external", "abort", "crashes") if not counts[what]} == set()
+
+
+def test_so_they_do_where_versions_expire_and_files_go() -> None:
+    said = simulate("--upkeep", "--schedules", str(LOOKED_AFTER))
+    assert f"{LOOKED_AFTER} schedules, 0 with findings" in said
+    counts = ast.literal_eval(said[said.index("{") : said.rindex("}") + 1])
+    happens = ("ok", "runs", "expired", "deleted", "tags", "drop", "external", "abort", "crashes", "settled ours")
+    assert {what for what in happens if not counts.get(what)} == set()
 
 
 def test_no_schedule_sleeps_by_a_real_clock(monkeypatch: pytest.MonkeyPatch) -> None:

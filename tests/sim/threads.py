@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, TypeVar
 from unittest.mock import patch
+from uuid import UUID
 
 import lockstep.recovery.changes
 from lockstep.commit import maintenance, records
 from lockstep.lake import publisher, upkeep
-from lockstep.timeline import group
+from lockstep.timeline import expiry, fence, group
 from lockstep.timeline.entry import Name
 from lockstep.workers import Threads
 from tests.sim.scheduler import Scheduler
@@ -236,6 +237,8 @@ def simulated(scheduler: Scheduler) -> Iterator[None]:
             Name, "__hash__", lambda name: hash((name.namespace, name.table))
         ),  # msgspec's has an address in it
         patch.object(publisher, "time", SimpleNamespace(monotonic=lambda: scheduler.now)),
+        patch.object(fence, "time", SimpleNamespace(clock_gettime=lambda _: scheduler.now, sleep=scheduler.sleep)),
+        patch.object(expiry, "uuid", SimpleNamespace(uuid4=lambda: UUID(int=scheduler.random.getrandbits(128)))),
         patch.object(upkeep, "time", SimpleNamespace(monotonic=lambda: scheduler.now, sleep=scheduler.sleep)),
         _modules_with(primitives),
     ):

@@ -154,10 +154,11 @@ def _begin(lake: Lake, plan: Plan, since: Since, begun: Begun, batch: Sequence[D
     try:
         lake.fence()
         # Plain Delta writers ask nobody: the later one looks what they have committed, the less of it is not seen.
-        is_unknown = _goes_on_unseen(lake, lake.newest(), plan)
+        database = lake.newest()
+        is_unknown = _goes_on_unseen(lake, database, plan)
         named = since.read_on()
         named.is_unknown |= is_unknown
-        named.add_locations(guests(lake.storage))  # a table may have been released since: then it is somebody else's
+        named.add_locations(_released(lake, database))
         spared = [each for each in batch if named.spares(each.path, is_folder=each.is_folder)]
         if not spared:
             return begun, []
@@ -169,6 +170,14 @@ def _begin(lake: Lake, plan: Plan, since: Since, begun: Begun, batch: Sequence[D
                 deletions.end(lake.storage, id_)  # nothing of it has gone, and nothing will
         raise
     return rest, spared
+
+
+def _released(lake: Lake, database: Database) -> frozenset[str]:
+    """Return the folders that are not the lake's and have none of its tables: one may have been released since.
+
+    In those that have one a plan dooms nothing but what this lake's own dead transactions staged.
+    """
+    return frozenset(each for each in guests(lake.storage) if database.table_at(each) is None)
 
 
 def _goes_on_unseen(lake: Lake, database: Database, plan: Plan) -> bool:
@@ -214,15 +223,13 @@ def _take_over(lake: Lake, remover: Remover, run: str) -> None:
 
     What is taken over is written down by this run, too, before it raises its fence: another run that goes on removes
     what itself wrote down when it has come to its end, though this one still deletes. One that cannot be finished keeps
-    nobody from the others.
+    nobody from the others. What was planned by one database version becomes one: runs that are killed as they take
+    over leave as many as they are, and not twice as many each.
 
     Raises:
         UnavailableError, CorruptTimelineError: as the store and the timeline say.
     """
-    found = [
-        (begun, structs.replace(begun, format=FORMAT, id=f"{run}-over-{number}"))
-        for number, begun in enumerate(deletions.begun(lake.storage))
-    ]
+    found = _together(deletions.begun(lake.storage), run)
     if not found:
         return
     try:
@@ -245,31 +252,55 @@ def _take_over(lake: Lake, remover: Remover, run: str) -> None:
             )
 
 
-def _finish(lake: Lake, begun: Begun, own: Begun, remover: Remover, theirs: Iterable[str], *, is_unknown: bool) -> None:
-    """Delete the rest of what another run began, behind a fence.
+def _together(begun: Iterable[Begun], run: str) -> list[tuple[list[Begun], Begun]]:
+    """Return what other runs began, by the database version that it was planned by, and all of each as a run's own."""
+    by_head: dict[tuple[int, str], list[Begun]] = {}
+    for each in sorted(begun, key=lambda each: -len(each.files)):  # what is left of one is in the order that it was in
+        by_head.setdefault((each.head, each.head_id), []).append(each)
+    return [
+        (
+            some,
+            structs.replace(
+                some[0],
+                format=FORMAT,
+                id=f"{run}-over-{number}",
+                files=tuple(dict.fromkeys(path for each in some for path in each.files)),
+                folders=tuple(dict.fromkeys(path for each in some for path in each.folders)),
+            ),
+        )
+        for number, some in enumerate(by_head.values())
+    ]
+
+
+def _finish(
+    lake: Lake, begun: Sequence[Begun], own: Begun, remover: Remover, theirs: Iterable[str], *, is_unknown: bool
+) -> None:
+    """Delete the rest of what other runs began by one database version, behind a fence.
 
     Args:
         own: the same, as this run has written it down.
         theirs: folders that are not the lake's.
         is_unknown: whether some table may need files of which the timeline cannot tell.
     """
-    named = Since(lake, begun.head, begun.head_id).read_on()
+    named = Since(lake, own.head, own.head_id).read_on()
     named.add_locations(theirs)
     if named.is_unknown or is_unknown:
         deletions.end(lake.storage, own.id)  # nothing of it has gone by this
-        if _is_gone(lake, begun):
-            deletions.end(lake.storage, begun.id)
-        else:
+        for each in begun:
+            if _is_gone(lake, each):
+                deletions.end(lake.storage, each.id)
+                continue
             _log.warning(
                 "%s says what a run of upkeep has begun to delete, and nobody can tell what of that has come to be "
                 "needed: it stays until all of that is gone, and until then none of it can be brought back. If no "
                 "upkeep is running, you may delete that file",
-                deletions.path_of(begun.id),
+                deletions.path_of(each.id),
             )
         return
     rest = _without(own, named)
     deletions.narrow(lake.storage, own, rest)
-    deletions.end(lake.storage, begun.id)  # what is left of it, this run's own says
+    for each in begun:
+        deletions.end(lake.storage, each.id)  # what is left of it, this run's own says
     if remover.remove(rest.files, rest.folders, deletions.path_of(rest.id)):
         deletions.end(lake.storage, rest.id)
 

@@ -62,9 +62,9 @@ def pins(lake: Lake, own: Collection[OpenRecord] = ()) -> Pins:
     Raises:
         UnavailableError: the store failed.
     """
+    now = lake.clock()  # first: who is stopped for long while he looks must not take those for lost whom he has seen
     found = look(lake)
     records, is_all = found.still_open, found.is_all
-    now = lake.clock()
     still = {record.transaction: record for record in (*records, *own) if now - record.seen_at < LOST}
     tags = kept_tags(lake.timeline.head, now)
     return Pins(

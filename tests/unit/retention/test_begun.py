@@ -19,6 +19,7 @@ from lockstep.commit.outcomes import Committed, Outcome
 from lockstep.errors import LockstepError, UnavailableError
 from lockstep.lake import deletions
 from lockstep.lake.guests import note_guests
+from lockstep.lake.lake import Lake
 from lockstep.retention import deleting, removing
 from lockstep.retention.ages import Retention
 from lockstep.retention.deleting import carry_out
@@ -501,6 +502,25 @@ def test_one_that_cannot_be_finished_keeps_nobody_from_the_others(catalog: Trans
     [left] = begun(catalog)
     assert any(path.endswith("/p1") for path in left.files)
     faulty.heal()
+    maintain(again(catalog).lake, AT_ONCE)
+    assert (data(catalog), begun(catalog)) == ({"q", "r"}, [])
+
+
+def test_runs_that_are_killed_as_they_take_over_do_not_multiply_what_is_written_down(
+    catalog: TransactionalCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each finds what all before it have written down of the same: were each of that taken over, it would double."""
+
+    def die(_: Lake) -> None:
+        raise Killed
+
+    stop_at(catalog, "/p1")
+    with monkeypatch.context() as patches:
+        patches.setattr(Lake, "fence", die)
+        for _ in range(6):
+            with suppress(Killed):
+                carry_out(again(catalog).lake, replace(planned(catalog), doomed=[]), grace=timedelta())
+    assert len(begun(catalog)) == 7
     maintain(again(catalog).lake, AT_ONCE)
     assert (data(catalog), begun(catalog)) == ({"q", "r"}, [])
 

@@ -460,6 +460,21 @@ def test_upkeep_of_one_table_outside_of_the_root_says_why_nothing_of_it_goes(
     assert vacuum(again(catalog).lake, RETENTION, table=named("t"), dry_run=True).kept_whole == {place: NOT_OURS}
 
 
+def test_what_a_dead_transaction_staged_in_an_adopted_table_goes(
+    catalog: TransactionalCatalog, clock: Ticking, tmp_path: Path
+) -> None:
+    """Its files are somebody else's; what this lake's own transactions left in its log is not."""
+    folder = plain_table(tmp_path / "lake" / "orders", 1)
+    adopted(catalog, "orders", folder)
+    other = again(catalog)
+    stage(other, other.begin(), "orders", add("q"))
+    assert [*(folder / "_delta_log" / "_lockstep").glob("*/*.json")]
+    *_, last = nights(catalog, clock)
+    assert last.swept.waiting_files == 0
+    assert not [*(folder / "_delta_log" / "_lockstep").glob("*/*.json")]
+    assert ids(folder) == [1]
+
+
 # --- what others stage, adopt and make --------------------------------------------------------------------------------
 
 

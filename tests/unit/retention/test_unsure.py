@@ -207,6 +207,25 @@ def test_where_there_are_more_records_than_are_read_nothing_goes_that_may_be_of_
     assert again(catalog).timeline.head.expired == before
 
 
+def test_who_is_stopped_for_long_while_he_looks_takes_nobody_for_lost_whom_he_has_seen(
+    catalog: TransactionalCatalog, clock: Ticking
+) -> None:
+    """A host may sleep for days between two requests."""
+    other = again(catalog)
+    tx = other.begin()
+    records.write(other.lake, records.record_of(tx, now=clock(), process="there"))
+    faulty = FaultyStorage(catalog.lake.storage)
+    watcher = open_catalog(faulty, clock=clock)
+
+    def sleep() -> None:
+        clock.now += 2 * DAY
+
+    faulty.interrupt("get", sleep, path=f"{tx.id}.json", when="after")
+    began = clock.now
+    assert pins(watcher.lake).open_ids == {tx.id}
+    assert clock.now > began + DAY
+
+
 WRITTEN: list[tuple[list[tuple[str, State, int]], int | None]] = [
     # of each record its transaction, state and how many tables it names; how many are known, None where not all are
     ([], 0),
