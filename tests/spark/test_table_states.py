@@ -62,6 +62,8 @@ def state(snapshot: Any) -> dict[str, Any]:
     numbers = ("numOfFiles", "sizeInBytes", "numOfRemoves", "numOfSetTransactions", "numOfMetadata", "numOfProtocol")
     return {
         **{name: getattr(snapshot, name)() for name in numbers},
+        "protocol and metadata": [json.loads(each.json()) for each in (snapshot.protocol(), snapshot.metadata())],
+        "time": snapshot.timestamp(),
         "rows deleted by vectors": snapshot.numDeletedRecordsOpt().toString(),
         "vectors": snapshot.numDeletionVectorsOpt().toString(),
         "sizes of files": list(snapshot.fileSizeHistogram().get().fileCounts()),

@@ -52,7 +52,7 @@ import org.apache.spark.sql.connector.catalog._
 import org.apache.spark.sql.connector.expressions.Transform
 import org.apache.spark.sql.delta.{DeltaConfigs, DeltaLog, DeltaTimeTravelSpec, Snapshot}
 import org.apache.spark.sql.delta.catalog.DeltaTableV2
-import org.apache.spark.sql.delta.lockstep.Uncheckpointed
+import org.apache.spark.sql.delta.lockstep.{DeltaInternals, Snapshots, Uncheckpointed}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.lockstep.{Internals, LockstepException}
 import org.apache.spark.sql.types.{StructType, TimestampType}
@@ -211,7 +211,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
           None,
           Some(catalogName)))
       else None
-    val (bare, snapshot) = read(path, travel).orElse {
+    val (bare, deltas) = read(path, travel).orElse {
       // Another table may have been made there since Delta looked, which goes on listing from the version that it knows.
       DeltaLog.invalidateCache(session, path)
       read(path, travel)
@@ -222,7 +222,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
         "still be there. DROP TABLE takes it out of the catalog, if nothing of it is needed.",
       "58030"
     ))
-    if (!Overlay.isKept(path)) DriverState.keep(session, bare.deltaLog, snapshot)
+    val snapshot = DriverState.keep(session, bare.deltaLog, deltas)
     if (Overlay.isOfTransaction(path) && DeltaConfigs.SYMLINK_FORMAT_MANIFEST_ENABLED.fromMetaData(snapshot.metadata))
       Transactions.manifested(session, Overlay.head(path))
     val stored = texts(answer.get("name"))
@@ -239,13 +239,14 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
           Reads.whileAnalyzing
     )
     // Without a `tableIdentifier`, of which Delta's Scala and Python API takes no more than two parts.
-    bare.copy(catalogTable = Some(described))
+    DeltaInternals.described(bare, described, snapshot)
   }
 
   /** Delta's table and its snapshot; none if its log is not there, as far as Delta knows. */
   private def read(path: Path, travel: Option[DeltaTimeTravelSpec]): Option[(DeltaTableV2, Snapshot)] = {
+    val now = System.currentTimeMillis()
     val table = DeltaTableV2(session, path, timeTravelOpt = travel)
-    try Option.when(table.tableExists)((table, table.initialSnapshot))
+    try Option.when(table.tableExists)((table, Snapshots.of(table, since = now)))
     catch { case _: FileNotFoundException => None } // what Delta says of a log that it knew before
   }
 

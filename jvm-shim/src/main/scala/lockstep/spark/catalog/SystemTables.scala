@@ -16,6 +16,7 @@ import org.apache.spark.sql.connector.expressions.{NamedReference, NullOrdering,
 import org.apache.spark.sql.connector.read._
 import org.apache.spark.sql.delta.DeltaTimeTravelSpec
 import org.apache.spark.sql.delta.catalog.DeltaTableV2
+import org.apache.spark.sql.delta.lockstep.Snapshots
 import org.apache.spark.sql.execution.SQLExecution
 import org.apache.spark.sql.lockstep.LockstepException
 import org.apache.spark.sql.sources._
@@ -226,9 +227,9 @@ private class SystemScan(
     val here = session
     val version = answer.get("version").asLong
     val travel = DeltaTimeTravelSpec(None, Some(version), Some(table.catalog), false)
+    val now = System.currentTimeMillis()
     val delta = DeltaTableV2(here, new Path(answer.get("uri").asText), timeTravelOpt = Some(travel))
-    val snapshot = delta.initialSnapshot
-    DriverState.keep(here, delta.deltaLog, snapshot)
+    val snapshot = DriverState.keep(here, delta.deltaLog, Snapshots.of(delta, since = now))
     snapshot.allFiles.toLocalIterator().asScala.map { file =>
       val isAbsolute = new Path(file.path).toUri.isAbsolute || file.path.startsWith("/")
       def value(column: String): Any = column match {

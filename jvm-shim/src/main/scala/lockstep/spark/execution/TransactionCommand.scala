@@ -214,7 +214,7 @@ private[spark] object TransactionCommand extends Logging {
   private def checkpoint(session: SparkSession, uri: String, version: Long): Unit =
     try {
       val log = DeltaLog.forTable(session, new Path(uri))
-      DriverState.keep(session, log, log.update())
+      val _ = DriverState.keep(session, log, log.update())
       log.checkpoint(log.getSnapshotAt(version), None) // others may have committed since
     } catch {
       case NonFatal(e) =>

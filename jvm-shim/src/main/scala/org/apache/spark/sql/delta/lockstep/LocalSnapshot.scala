@@ -78,10 +78,17 @@ private class LocalSnapshot(own: Snapshot, view: TableStates.View, limit: Int) e
 
   private def find(): Option[Local] = {
     val state =
-      try TableStates.of(own, view, limit)(stateReconstruction.collect().map(_.unwrap)).map(new Local(_))
+      try
+        TableStates
+          .of(own, view, limit)(stateReconstruction.collect().map(_.unwrap))
+          .filter(isAsCounted)
+          .map(new Local(_))
       catch {
         case NonFatal(error) => // Delta's own way meets it again, and has a message for it
           LocalSnapshot.warn(s"the state of $path at version $version is computed by Spark", error)
+          None
+        case error: LinkageError =>
+          DeltaInternals.giveUp(error)
           None
       }
     isLocal = state.nonEmpty
@@ -90,6 +97,18 @@ private class LocalSnapshot(own: Snapshot, view: TableStates.View, limit: Int) e
       held = new SoftReference(local)
     }
     state
+  }
+
+  /** Whether it has as many files and bytes as whoever wrote this version's checksum has counted, which may be nobody. */
+  private def isAsCounted(state: TableState): Boolean = {
+    val sum = state.summary(hasSizes = false, hasVectors = false, hasVectorSizes = false)
+    val isSo = checksumOpt.forall(counted =>
+      counted.numFiles == sum.numOfFiles && counted.tableSizeBytes == sum.sizeInBytes)
+    if (!isSo)
+      LocalSnapshot.warn(
+        s"the state of $path at version $version is computed by Spark: in the driver it comes to ${sum.numOfFiles} files " +
+          s"of ${sum.sizeInBytes} bytes together, and the version's checksum says otherwise")
+    isSo
   }
 
   override def stateDF: DataFrame = local.fold(super.stateDF)(local => rows(local.state.relation))
@@ -111,7 +130,7 @@ private class LocalSnapshot(own: Snapshot, view: TableStates.View, limit: Int) e
     }
 }
 
-object LocalSnapshot extends Logging {
+private object LocalSnapshot extends Logging {
 
   /** Delta's own way to put another snapshot into a log, which it keeps to itself. */
   private lazy val install = {
@@ -130,20 +149,22 @@ object LocalSnapshot extends Logging {
    *   the last version of it that the log shows.
    * @param limit
    *   the files and tombstones of a table that is not small any more.
+   * @return
+   *   what the log has now, if it is of the same version of the same log; else the given snapshot.
    */
-  def installed(log: DeltaLog, snapshot: Snapshot, head: Path, pin: Long, limit: Int): Unit =
-    if (isDeltasOwn(snapshot) && snapshot.checksumOpt.forall(_.numFiles <= limit))
-      try {
-        val local = new LocalSnapshot(snapshot, TableStates.View(head, pin), limit)
-        log.withSnapshotLockInterruptibly {
-          val current = log.getCapturedSnapshot()
-          if (current.snapshot eq snapshot) { val _ = install.invoke(log, local, Long.box(current.updateTimestamp)) }
-        }
-      } catch {
-        // A linkage error: another Delta than the one this was made for. Else what Delta, too, may meet, or need not.
-        case error @ (_: LinkageError | NonFatal(_)) =>
-          warn(s"the state of ${snapshot.path} is Delta's own, which computes it once for each transaction", error)
+  def installed(log: DeltaLog, snapshot: Snapshot, head: Path, pin: Long, limit: Int): Snapshot =
+    if (!isDeltasOwn(snapshot) || snapshot.checksumOpt.exists(_.numFiles > limit)) snapshot
+    else {
+      val local = new LocalSnapshot(snapshot, TableStates.View(head, pin), limit)
+      log.withSnapshotLockInterruptibly {
+        val current = log.getCapturedSnapshot()
+        if (current.snapshot eq snapshot) {
+          val _ = install.invoke(log, local, Long.box(current.updateTimestamp))
+          local
+        } else if (current.snapshot.logSegment == snapshot.logSegment) current.snapshot // another thread was first
+        else snapshot
       }
+    }
 
   /** Whether it is one all of whose state stands in the files of its log. */
   private def isDeltasOwn(snapshot: Snapshot): Boolean =
@@ -151,5 +172,6 @@ object LocalSnapshot extends Logging {
       snapshot.tableCommitCoordinatorClientOpt.isEmpty && !snapshot.isCatalogOwned &&
       !snapshot.protocol.isFeatureSupported(AdaptiveMetadataTableFeature)
 
+  private def warn(text: String): Unit = logWarning(text)
   private def warn(text: String, error: Throwable): Unit = logWarning(text, error)
 }

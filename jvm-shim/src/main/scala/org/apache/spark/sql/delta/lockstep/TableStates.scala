@@ -16,7 +16,9 @@ import scala.util.Using
  * each URI of a table, by jobs of Spark. But what lies at a version is the same in the published log and in the view of a
  * transaction that has pinned it, and what comes after it are a few commits: Delta's own replay adds them, in the driver.
  *
- * A state is known by its last commit's file, as Delta tells the segments of a log apart: `LogSegment.equals`.
+ * A state is known by its last commit's file, as Delta tells the segments of a log apart: `LogSegment.equals`. But what
+ * Delta computes of a segment is gone with the next version, and this goes on from it. So the other commits since the last
+ * checkpoint have to be the same files as well: on S3, plain Delta can write over one that is not the last.
  */
 private[lockstep] object TableStates {
 
@@ -36,7 +38,10 @@ private[lockstep] object TableStates {
   private case class Key(log: Path, version: Long, modified: Long, length: Long)
 
   /** What has been found out, the least recently used first. */
-  private val known = new util.LinkedHashMap[Key, Size](16, 0.75f, true)
+  private val known = new util.LinkedHashMap[Key, Known](16, 0.75f, true)
+
+  /** What was found out of a log that was listed with these commits, by version. */
+  private case class Known(size: Size, commits: Map[Long, FileStatus])
 
   sealed private trait Size
   private case class Small(state: TableState) extends Size
@@ -59,7 +64,12 @@ private[lockstep] object TableStates {
   def of(snapshot: Snapshot, view: View, limit: Int)(reconstructed: => Array[Action]): Option[TableState] = {
     val commits = new Commits(snapshot, view)
     def sizeOf(key: Key) =
-      remembered(key).orElse(computed(commits, snapshot, limit, reconstructed).map(remember(key, _)))
+      commits.known(key).orElse {
+        computed(commits, snapshot, limit, reconstructed).map { size =>
+          remember(key, Known(size, commits.listed))
+          size
+        }
+      }
     commits.key(snapshot.version).flatMap(sizeOf).collect { case Small(state) if state.actions.size <= limit => state }
   }
 
@@ -85,17 +95,14 @@ private[lockstep] object TableStates {
   private def isReadable(snapshot: Snapshot): Boolean =
     snapshot.checksumOpt.nonEmpty && snapshot.checkpointSizeInBytes() <= MaxBytes
 
-  private def remembered(key: Key): Option[Size] = synchronized(Option(known.get(key)))
-
-  private def remember(key: Key, size: Size): Size = synchronized {
-    known.put(key, size)
-    var kept = known.values.asScala.map(weight).sum
+  private def remember(key: Key, found: Known): Unit = synchronized {
+    known.put(key, found)
+    var kept = known.values.asScala.map(each => weight(each.size)).sum
     val oldest = known.entrySet.iterator
     while (kept > KeptBytes) {
-      kept -= weight(oldest.next().getValue)
+      kept -= weight(oldest.next().getValue.size)
       oldest.remove()
     }
-    size
   }
 
   /** An entry costs something although it has no actions. */
@@ -107,7 +114,9 @@ private[lockstep] object TableStates {
   /** The commits that a snapshot's log has. */
   private class Commits(snapshot: Snapshot, view: View) {
     private val conf = snapshot.deltaLog.newDeltaHadoopConf()
-    private val listed =
+
+    /** Those since the last checkpoint. */
+    val listed: Map[Long, FileStatus] =
       snapshot.logSegment.deltas.collect { case status @ FileNames.DeltaFile(_, version) => version -> status }.toMap
 
     /** The file of a commit; none if it is not there, for a checkpoint stands in its place. */
@@ -121,11 +130,27 @@ private[lockstep] object TableStates {
       Key(log(version), version, status.getModificationTime, status.getLen)
     }
 
+    /** What is known of the log up to here. */
+    def known(key: Key): Option[Size] =
+      TableStates.synchronized(Option(TableStates.known.get(key))).filter(isOfThis).map(_.size)
+
     /** What is known of the newest of the earlier versions that this log goes on from. */
     def base: Option[(Long, Size)] = {
-      val earlier = TableStates.synchronized(known.asScala.filter { case (key, _) => isEarlier(key) }.toSeq)
+      val earlier = TableStates.synchronized {
+        TableStates.known.asScala.collect {
+          case (key, found) if isEarlier(key) && isOfThis(found) => key -> found.size
+        }
+          .toSeq
+      }
       earlier.sortBy(-_._1.version).collectFirst {
         case (base, size) if key(base.version).contains(base) => base.version -> size
+      }
+    }
+
+    /** Whether those of its commits that this log is listed with are the same files here. */
+    private def isOfThis(found: Known): Boolean = found.commits.forall { case (version, commit) =>
+      listed.get(version).forall { now =>
+        now.getModificationTime == commit.getModificationTime && now.getLen == commit.getLen
       }
     }
 
