@@ -46,6 +46,7 @@ FUNCTION = {
     "is_query": False,
     "parameters": "{}",
     "returns": "{}",
+    "is_table": False,
     "is_deterministic": True,
     "comment": "next",
     "collation": None,
@@ -154,6 +155,16 @@ EXAMPLES: dict[str, dict[str, Any]] = {
             "implementation": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
             "name": "shop",
             "tables": [{"name": "orders", "kind": "MANAGED", "provider": "delta", "location": "file:/a"}],
+            "definitions": [
+                {
+                    "name": "next()",
+                    "view": DEFINITION,
+                    "function": FUNCTION,
+                    "problem": "has a query in it",
+                    "reads": [{"written": ["orders"], "meaning": ["spark_catalog", "shop", "orders"]}],
+                    "calls": [{"written": ["f"], "meaning": ["spark_catalog", "shop", "f"]}],
+                }
+            ],
         },
     },
     "system_table": {
