@@ -270,14 +270,18 @@ def test_a_statement_that_used_an_older_definition_is_judged_by_it(spark: Any, o
         spark.sql(f"CREATE TABLE lake.default.{table} AS SELECT 1 AS id")
     made = "FUNCTION lake.default.f(n INT) RETURNS TABLE (id INT) RETURN SELECT id"
     spark.sql(f"CREATE {made} FROM lake.default.src")
-    frame = spark.sql("SELECT * FROM lake.default.f(1)")
+    frames = [
+        spark.sql("SELECT * FROM lake.default.f(1)"),
+        spark.sql("SELECT * FROM lake.default.f(1)").where("id > 0").cache(),
+    ]
     other.sql("BEGIN")
     other.sql("SELECT * FROM lake.default.u").collect()
     other.sql(f"CREATE OR REPLACE {made} + n FROM lake.default.src")
     other.sql("COMMIT")
-    with pytest.raises(PySparkException, match=r"replaced function default\.f, which .* read") as caught:
-        frame.write.insertInto("lake.default.u")
-    assert caught.value.getSqlState() == "40001"
+    for frame in frames:
+        with pytest.raises(PySparkException, match=r"replaced function default\.f, which .* read") as caught:
+            frame.write.insertInto("lake.default.u")
+        assert caught.value.getSqlState() == "40001"
     spark.sql("INSERT INTO lake.default.u SELECT * FROM lake.default.f(1)")
     assert sorted(row.id for row in spark.table("lake.default.u").collect()) == [1, 2]
 
