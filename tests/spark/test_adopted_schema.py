@@ -17,7 +17,7 @@ from lockstep.lake.claims import claim_path
 from tests.spark.test_adoption import rows
 from tests.support.interposed import host_of
 from tests.support.sessions import CATALOG
-from tests.support.sparks import is_before, since
+from tests.support.sparks import is_before
 
 CLAIMS = f"*/{claim_path('.').removeprefix('./')}"
 SHOP = "spark_catalog.adopted_shop"
@@ -56,7 +56,7 @@ def test_the_delta_tables_of_a_schema_are_adopted_where_they_are_and_the_rest_is
 ) -> None:
     places = {"orders": f"file://{shop}/orders", "2024": f"file://{tmp_path}/far away/50%25"}
     reasons = {
-        "big": "it is a view" if is_before("4.2") else f"it says {SHOP}.orders",
+        "big": "it is a view",
         "lines": "it is a table of csv",
         "mine": "it is a temporary view",
         "raw": "it is a table of parquet",
@@ -163,51 +163,3 @@ def test_what_is_dropped_while_the_schema_is_adopted_refuses_it(
     assert refused.value.getSqlState() == "22023"
     assert not [*tmp_path.rglob(CLAIMS)]
     assert {name for name, row in answer(spark).items() if row.refused is None} == {"2024"}
-
-
-@since("4.2", "functions in catalogs")
-def test_views_and_functions_whose_texts_mean_the_same_come_along(spark: Any) -> None:
-    """They are the lake's in every way: a transaction reads through them, and they go on beside the metastore's."""
-    spark.sql(f"USE {SHOP}")
-    for statement in (
-        "CREATE VIEW of_orders (number COMMENT 'its id') AS WITH q AS (SELECT id FROM orders) SELECT * FROM q",
-        "CREATE VIEW of_view AS SELECT twice(number) AS n FROM adopted_shop.of_orders",
-        "CREATE VIEW of_raw AS SELECT * FROM raw",
-        "CREATE VIEW of_both AS SELECT id FROM orders WHERE id IN (SELECT id FROM of_raw)",
-        "CREATE FUNCTION twice(x INT DEFAULT 1) RETURNS INT RETURN x * 2",
-        "CREATE FUNCTION least_of(least INT) RETURNS TABLE (id INT) RETURN SELECT id FROM orders WHERE amount >= least",
-        "CREATE FUNCTION asks() RETURNS INT RETURN (SELECT max(id) FROM orders)",
-        "CREATE FUNCTION calls(x INT) RETURNS INT RETURN twice(x)",
-        "CREATE FUNCTION of_java AS 'org.apache.hadoop.hive.ql.udf.UDFPI'",
-    ):
-        spark.sql(statement)
-    spark.sql("USE lake.default")
-    looked, done = answer(spark, ", dry_run => true"), answer(spark)
-    reasons = {name: row.refused for name, row in done.items()}
-    assert reasons == {name: row.refused for name, row in looked.items()}
-    made = ("2024", "least_of()", "of_orders", "of_view", "orders", "twice()")
-    assert sorted(name for name, reason in reasons.items() if reason is None) == sorted(made)
-    assert {done[name].database_version for name in made} == {1}
-    for name, reason in (
-        ("of_raw", f"it reads {SHOP}.raw, which stays in the metastore"),
-        ("of_both", f"it reads {SHOP}.of_raw, which stays in the metastore"),
-        ("asks()", "it has a query in it"),
-        ("calls()", "it calls twice, which is none of Spark's own functions"),
-        ("of_java()", "it is made of the class org.apache.hadoop.hive.ql.udf.UDFPI"),
-    ):
-        assert reasons[name].startswith(reason), name
-    lake = f"{CATALOG}.adopted_shop"
-    spark.sql("BEGIN")
-    spark.sql(f"INSERT INTO {lake}.orders VALUES (2, 20)")
-    for name in ("of_orders", "least_of(10)"):
-        assert rows(spark, f"{lake}.{name}") == [(1,), (2,)], "what is staged, and not what the metastore's would read"
-    assert rows(spark, f"{lake}.of_view") == [(2,), (4,)]
-    spark.sql("ROLLBACK")
-    assert rows(spark, f"{lake}.of_view") == rows(spark, f"{SHOP}.of_view") == [(2,)]
-    assert spark.sql(f"SELECT {lake}.twice()").first()[0] == 2
-    [field] = spark.table(f"{lake}.of_orders").schema
-    assert (field.name, field.metadata["comment"]) == ("number", "its id")
-    spark.sql(f"CALL {CATALOG}.system.release(namespace => 'adopted_shop')")
-    again = answer(spark)
-    assert again["orders"].refused is None
-    assert again["of_orders"].refused.startswith("the lake has something of that name already")

@@ -22,7 +22,7 @@ from lockstep.storage import Storage
 from lockstep.storage.locations import NOT_REGISTERED
 from lockstep.storage.outside import locations_of, opener_of
 from lockstep.storage.urls import comparable, url_below
-from lockstep.timeline.entry import Name, Namespace, Table, ViewDefinition
+from lockstep.timeline.entry import Name, Namespace, Table
 from lockstep.timeline.log import Timeline
 from lockstep.transactions.ddl import HasNames
 from lockstep.transactions.folders import is_own
@@ -139,19 +139,11 @@ def refuse_unadoptable(found: Sequence[Found]) -> None:
         raise InvalidError(said, sqlstate=NOT_REGISTERED if all(each.is_out_of_reach for each in refused) else None)
 
 
-def adopt(
-    lake: Lake,
-    tx: Transaction,
-    found: Sequence[Found],
-    *,
-    make_namespaces: bool = False,
-    views: Sequence[tuple[Name, ViewDefinition]] = (),
-) -> list[Table]:
+def adopt(lake: Lake, tx: Transaction, found: Sequence[Found], *, make_namespaces: bool = False) -> list[Table]:
     """Take tables in that were looked at, in a transaction: all of them, or none.
 
     Args:
         make_namespaces: whether to make the namespaces that are missing.
-        views: views, and functions as such, to make beside the tables.
 
     Returns:
         The tables as the transaction has them, in the order of `found`.
@@ -179,8 +171,6 @@ def adopt(
             names.create_namespace(namespace, {})
         for table in tables:
             names.adopt_table(table)
-        for name, definition in views:
-            names.create_view(name, definition, replace=False)
         hold(lake, tx, tables)
 
     tx.change_names(take_in)

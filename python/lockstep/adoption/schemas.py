@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lockstep.adoption.adopt import MAX_NAMED, Found, Wanted
 from lockstep.adoption.finding import MAX_TABLES
 from lockstep.errors import InvalidError, UnsupportedError
-from lockstep.timeline.entry import Name, Namespace, ViewDefinition
+from lockstep.timeline.entry import Name, Namespace
 
 SESSION_CATALOG = "spark_catalog"
 
@@ -49,12 +49,10 @@ class Sorted:
     Attributes:
         wanted: its Delta tables.
         left: all else that is listed in it, each with the reason.
-        views: those of its views and functions that the lake makes as well, as it keeps them.
     """
 
     wanted: list[Wanted]
     left: list[Found]
-    views: Sequence[tuple[Name, ViewDefinition]] = ()
 
 
 def schema_said(parts: Sequence[str]) -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from lockstep.adoption.adopt import Found, Wanted, adopt, look, look_at_claims
-from lockstep.adoption.definitions import Defined, Move, Named, with_definitions
 from lockstep.adoption.finding import tables_below
 from lockstep.adoption.release import release
 from lockstep.adoption.schemas import (
@@ -51,16 +50,15 @@ def _adopt(requests: ProcedureRequests, session: Session, request: protocol.Call
         for namespace in {each.name.namespace for each in asked.wanted}:
             requests.refuse_system(session, house, namespace)
     left = [[*_columns(house, each), each.reason, None] for each in asked.left]
-    views = [Found(name, "") for name, _ in asked.views]
     if request.arguments.get("dry_run"):
         found = look_at_claims(lake, look(lake, requests.names_in(session, house), asked.wanted))
-        return answer_of([*([*_columns(house, each), each.reason, None] for each in (*found, *views)), *left])
+        return answer_of([*([*_columns(house, each), each.reason, None] for each in found), *left])
     rows: list[list[protocol.Value]] = []
 
     def change(tx: Transaction) -> None:
         found = look(lake, tx.names, asked.wanted)
-        adopt(lake, tx, found, make_namespaces="table" not in said, views=asked.views)
-        rows.extend([*_columns(house, each), None] for each in (*found, *views))
+        adopt(lake, tx, found, make_namespaces="table" not in said)
+        rows.extend([*_columns(house, each), None] for each in found)
 
     made = requests.change(session, request, change)
     return answer_of([*([*row, made] for row in rows), *left])
@@ -103,12 +101,10 @@ def _asked(
     namespace = None if (text := said.get("namespace")) is None else _namespace(request, text, scope)
     if "folder" in said:
         return Sorted(tables_below(house.catalog.lake.storage, said["folder"], namespace), [])
-    return _in_schema(request, house.name, scope, namespace)
+    return _in_schema(request, scope, namespace)
 
 
-def _in_schema(
-    request: protocol.CallProcedure, catalog: str, scope: Names | Database, namespace: Namespace | None
-) -> Sorted:
+def _in_schema(request: protocol.CallProcedure, scope: Names | Database, namespace: Namespace | None) -> Sorted:
     """Return what is to be adopted of a schema that was listed; a dry run may find other things alone."""
     listed = request.listed
     assert listed is not None
@@ -123,14 +119,7 @@ def _in_schema(
     found = sort_out((Listed(**structs.asdict(each)) for each in listed.tables), listed.name, namespace)
     if not found.wanted and not (found.left and request.arguments.get("dry_run")):
         raise nothing_in(listed.name, found.left)
-    move = Move(listed.name, catalog, namespace, str if request.case_sensitive else str.casefold)
-    taken = [each.table for each in (*names_in(scope.tables, namespace), *names_in(scope.views, namespace))]
-    return with_definitions(found, [_defined(each) for each in listed.definitions], move, taken)
-
-
-def _defined(each: protocol.ListedDefinition) -> Defined:
-    named = {key: [Named(name.written, name.meaning) for name in getattr(each, key)] for key in ("reads", "calls")}
-    return Defined(each.name, each.view, each.function, each.problem, **named)
+    return found
 
 
 def _release(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
