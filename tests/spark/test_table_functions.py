@@ -317,10 +317,6 @@ def test_a_function_that_has_come_to_read_itself_is_refused(spark: Any) -> None:
     with pytest.raises(PySparkException) as refused:
         spark.sql("SELECT * FROM f()")
     assert refused.value.getSqlState() == "42887"
-    spark.sql(
-        "CREATE OR REPLACE FUNCTION f() RETURNS TABLE (id INT) RETURN SELECT id FROM v FOR SYSTEM_VERSION AS OF 3"
-    )
-    assert spark.sql("SELECT * FROM f()").collect() == [(1,)], "that of a version before is another"
 
 
 def test_a_function_of_session_names_says_the_lakes_names(spark: Any, connect: Any) -> None:
