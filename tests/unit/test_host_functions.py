@@ -20,6 +20,7 @@ FULL: dict[str, Any] = {
     "is_query": False,
     "parameters": '{"type":"struct","fields":[]}',
     "returns": '{"type":"struct","fields":[]}',
+    "is_table": False,
     "is_deterministic": False,
     "comment": "adds",
     "collation": "UTF8_LCASE",
@@ -31,6 +32,7 @@ OTHER: dict[str, Any] = {
     **FULL,
     "body": "SELECT 1",
     "is_query": True,
+    "is_table": True,
     "parameters": None,
     "comment": None,
     "collation": None,
@@ -187,7 +189,7 @@ def view(table: str, stored: str) -> View:
 
 
 def test_what_a_newer_lockstep_says_of_a_function_is_refused() -> None:
-    newer = view("f()", msgspec.json.encode({"is_query": True, "is_table": True}).decode())
+    newer = view("f()", msgspec.json.encode({"is_query": True, "is_streaming": True}).decode())
     assert is_function(newer)
     with pytest.raises(UnsupportedError, match=r"function default\.f says what this Lockstep does not know"):
         as_function(newer)

@@ -46,6 +46,7 @@ FUNCTION = {
     "is_query": False,
     "parameters": "{}",
     "returns": "{}",
+    "is_table": False,
     "is_deterministic": True,
     "comment": "next",
     "collation": None,

@@ -22,18 +22,20 @@ _PARENTHESES = "()"
 
 
 class FunctionDefinition(Value, frozen=True):
-    """What a scalar SQL function says, and all that gives its body a meaning; Spark's to interpret (its SQLFunction).
+    """What a SQL function says, and all that gives its body a meaning; Spark's to interpret (its SQLFunction).
 
-    `body` is an expression, or a query of one value if `is_query`. `parameters` and `returns` are Spark's JSON of a
-    struct: of the parameters with their defaults, None if it was made without a list of them; of one field, which has
-    the type of the result. `catalog` and `namespace` were current when the function was made, and `configs` were the
-    SQL settings: the body is analyzed with them.
+    `body` is an expression, or a query if `is_query`: of one value, or of a table if `is_table`. `parameters` and
+    `returns` are Spark's JSON of a struct: of the parameters with their defaults, None if it was made without a list of
+    them; of the table's columns, or of one field, which has the type of the result. `catalog` and `namespace` were
+    current when the function was made, and names in the body are looked for there. `configs` were the SQL settings: the
+    body is analyzed with them.
     """
 
     body: str
     is_query: bool
     parameters: str | None
     returns: str
+    is_table: bool
     is_deterministic: bool
     comment: str | None
     collation: str | None
@@ -46,6 +48,7 @@ class _OfFunction(Value, frozen=True):
     """What a function has, and a view has not."""
 
     is_query: bool = False
+    is_table: bool = False
     parameters: str | None = None
     is_deterministic: bool = True
     collation: str | None = None
@@ -83,6 +86,7 @@ def as_view(function: FunctionDefinition) -> ViewDefinition:
     """Return a function as the timeline keeps it."""
     own = _OfFunction(
         is_query=function.is_query,
+        is_table=function.is_table,
         parameters=function.parameters,
         is_deterministic=function.is_deterministic,
         collation=function.collation,
@@ -118,6 +122,7 @@ def as_function(view: View) -> FunctionDefinition:
     return FunctionDefinition(
         body=definition.text,
         is_query=own.is_query,
+        is_table=own.is_table,
         parameters=own.parameters,
         returns=definition.schema,
         is_deterministic=own.is_deterministic,

@@ -9,6 +9,7 @@ import lockstep.spark.analysis.{
   SettingsGuard,
   ShownRule,
   StatementRule,
+  TableFunctionCalls,
   TransactionGuard
 }
 import lockstep.spark.catalog.CatalogSessions
@@ -38,6 +39,7 @@ class Extensions extends (SparkSessionExtensions => Unit) {
     }
     extensions.injectHintResolutionRule(StatementRule(_))
     extensions.injectResolutionRule(_ => PastViews)
+    extensions.injectResolutionRule(TableFunctionCalls(_))
     extensions.injectPostHocResolutionRule(_ => ShownRule)
     extensions.injectPostHocResolutionRule(_ => FilePathRule)
     extensions.injectPostHocResolutionRule(SessionTables(_))

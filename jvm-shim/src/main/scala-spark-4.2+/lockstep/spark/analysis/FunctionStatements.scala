@@ -1,7 +1,9 @@
 package lockstep.spark.analysis
 
 import lockstep.spark.LockstepCatalog
+import lockstep.spark.catalog.FunctionBodies
 import lockstep.spark.execution.{CreateSqlFunction, DescribeSqlFunction, DropSqlFunction}
+import lockstep.spark.grammar.Tokens
 import lockstep.spark.statements.StatementScope
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.FunctionIdentifier
@@ -26,7 +28,7 @@ private[spark] object FunctionStatements {
     case said: CreateUserDefinedFunction if said.language == LanguageSQL =>
       said.child match {
         case UnresolvedIdentifier(parts, _) =>
-          ours(session, parts).fold(plan) { case (catalog, ident) => created(catalog, ident, said) }
+          ours(session, parts).fold(plan) { case (catalog, ident) => created(session, catalog, ident, said) }
         case _ => plan
       }
     case DropFunction(UnresolvedIdentifier(parts, _), ifExists) =>
@@ -55,14 +57,13 @@ private[spark] object FunctionStatements {
   private def named(catalog: LockstepCatalog, ident: Identifier): String =
     LockstepCatalog.quoted(catalog.name +: ident.namespace.toSeq :+ ident.name)
 
-  private def created(catalog: LockstepCatalog, ident: Identifier, said: CreateUserDefinedFunction): LogicalPlan = {
-    if (said.isTableFunc)
-      throw new LockstepException(
-        "LOCKSTEP_UNSUPPORTED",
-        s"function ${named(catalog, ident)} gives a table, and a lake keeps functions " +
-          "of one value alone. Nothing was made. Make a view of it, or a function of the session (CREATE TEMPORARY FUNCTION)",
-        "0A000"
-      )
+  private def created(
+      session: SparkSession,
+      catalog: LockstepCatalog,
+      ident: Identifier,
+      said: CreateUserDefinedFunction): LogicalPlan = {
+    val query = said.queryText.map(Tokens.restoreSystemVersion)
+    if (said.isTableFunc) query.foreach(checkNames(session, catalog, ident, _))
     CreateSqlFunction(
       catalog,
       ident,
@@ -70,11 +71,24 @@ private[spark] object FunctionStatements {
         said.inputParamText,
         said.returnTypeText,
         said.exprText,
-        said.queryText,
+        query,
         said.comment,
         said.collation,
-        said.isDeterministic),
+        said.isDeterministic,
+        said.isTableFunc),
       if (said.replace) "replace" else if (said.ignoreIfExists) "if_not_exists" else "create"
     )
+  }
+
+  /** Refuses a query that would mean something else to a session without `session-names`, as in a view. */
+  private def checkNames(session: SparkSession, catalog: LockstepCatalog, ident: Identifier, query: String): Unit = {
+    val said = FunctionBodies.said(session.sessionState.sqlParser.parsePlan(query))
+    if (said.exists(node => SessionNames.place(session, node) != node))
+      throw new LockstepException(
+        "LOCKSTEP_UNSUPPORTED",
+        s"function ${named(catalog, ident)} says a table by its old name, which is another's, or nobody's, to sessions " +
+          s"without session-names. Nothing was made. Write the lake's names: ${catalog.name}.<namespace>.<table>",
+        "0A000"
+      )
   }
 }

@@ -17,7 +17,12 @@ import org.apache.spark.sql.catalyst.expressions.{
   NamedLambdaVariable,
   UnresolvedNamedLambdaVariable
 }
-import org.apache.spark.sql.catalyst.plans.logical.{FunctionSignature, InputParameter, NamedParametersSupport}
+import org.apache.spark.sql.catalyst.plans.logical.{
+  FunctionSignature,
+  InputParameter,
+  LogicalPlan,
+  NamedParametersSupport
+}
 import org.apache.spark.sql.connector.catalog.{FunctionCatalog, Identifier}
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction
 import org.apache.spark.sql.internal.SQLConf
@@ -29,7 +34,8 @@ import scala.jdk.CollectionConverters._
 
 /**
  * The functions of a catalog, which are SQL. Spark takes one into a plan as it does those of its own catalog: its body stands
- * in the place of the call, so nothing of it is called row by row. Python keeps the definitions in the timeline.
+ * in the place of the call, so nothing of it is called row by row. Python keeps the definitions in the timeline. Spark asks
+ * a catalog for functions of one value alone; those that return a table are found by `analysis.TableFunctionCalls`.
  */
 private[spark] trait Functions extends FunctionCatalog {
 
@@ -49,6 +55,14 @@ private[spark] trait Functions extends FunctionCatalog {
       (arguments: Seq[Expression]) => Functions.called(session, function, arguments))
   }
 
+  /** The call of a function that returns a table; none if there is no such function. */
+  private[spark] def tableFunction(ident: Identifier, arguments: Seq[Expression]): Option[LogicalPlan] =
+    definition(ident).map { function =>
+      if (!function.isTableFunc) throw TableFunctions.notOfTables(function)
+      Functions.check(session, function, arguments)
+      TableFunctionCall(function, Functions.ordered(session, function, arguments))
+    }
+
   /** What Spark says of a function where it is asked to describe it; none if there is no such function. */
   private[spark] def functionInfo(ident: Identifier): Option[ExpressionInfo] =
     definition(ident).map(_.toExpressionInfo)
@@ -65,18 +79,19 @@ private[spark] trait Functions extends FunctionCatalog {
 
   /** A function as the statement, or the view that is read as it was, has to see it; asked for once an analysis. */
   private def definition(ident: Identifier): Option[SQLFunction] = {
-    val past = Scans.asOf(SQLConf.get).collect { case (view, version) if view.head == name => s"@$version" }
-    StatementScope.function(name, ident, past)(asked(ident, past))
+    val past = Scans.asOf(SQLConf.get).collect { case (view, version) if view.head == name => version }
+    StatementScope.function(name, ident, past.map(version => s"@$version"))(asked(ident, past))
   }
 
-  private def asked(ident: Identifier, past: Option[String]): Option[SQLFunction] = {
+  private def asked(ident: Identifier, past: Option[Long]): Option[SQLFunction] = {
     val tx = Transactions.of(session)
     val answer = StatementScope.ask(name, Functions.stored(ident), isLookedAt = false)(read =>
-      ask("function", names(ident) ++ read ++ past.map("version" -> _): _*))
+      ask("function", names(ident) ++ read ++ past.map(version => "version" -> s"@$version"): _*))
     Option.unless(answer.get("missing").asBoolean) {
       val mark = if (past.isEmpty) Scans.viewed(name, answer.get("name"), answer.get("version")) else None
       for (open <- tx; definition <- mark) Reads.toldView(open, definition)
-      Functions.read(Functions.identifier(name, ident), answer.get("function"), mark)
+      val asOf = past.map(Scans.asOf(name +: Views.texts(answer.get("name")).toSeq, _))
+      Functions.read(Functions.identifier(name, ident), answer.get("function"), mark, asOf)
     }
   }
 }
@@ -92,6 +107,17 @@ private[spark] object Functions {
 
   /** The expression that a call is, as Spark's own catalog makes it: its analyzer puts the body in the place of that. */
   def called(session: SparkSession, function: SQLFunction, arguments: Seq[Expression]): Expression = {
+    if (function.isTableFunc) throw TableFunctions.notOfValues(function)
+    check(session, function, arguments)
+    SQLFunctionExpression(
+      function.name.unquotedString,
+      function,
+      ordered(session, function, arguments),
+      Some(function.getScalarFuncReturnType))
+  }
+
+  /** Refuses a call that Spark would not take, or whose function means something else in this session. */
+  private def check(session: SparkSession, function: SQLFunction, arguments: Seq[Expression]): Unit = {
     if (arguments.exists(_.exists {
         case _: NamedLambdaVariable | _: UnresolvedNamedLambdaVariable => true
         case _ => false
@@ -101,31 +127,34 @@ private[spark] object Functions {
         s"function ${function.name.unquotedString} in a lambda: Spark takes no SQL function there. Write its body out",
         "0A000")
     FunctionBodies.checkReplaced(session, function, FunctionBodies.call(session, function))
-    val inOrder =
-      if (arguments.exists(_.isInstanceOf[NamedArgumentExpression])) ordered(session, function, arguments)
-      else arguments
-    SQLFunctionExpression(function.name.unquotedString, function, inOrder, Some(function.getScalarFuncReturnType))
   }
 
   /** The arguments in the order of the parameters, where some are said by name. */
-  private def ordered(session: SparkSession, function: SQLFunction, arguments: Seq[Expression]): Seq[Expression] = {
-    val parser = session.sessionState.sqlParser
-    val parameters = function.inputParam.toSeq.flatten.map(each =>
-      InputParameter(each.name, Internals.default(each).map(SQLFunction.parseDefault(_, parser))))
-    NamedParametersSupport.defaultRearrange(
-      FunctionSignature(parameters),
-      arguments,
-      function.name.unquotedString,
-      SQLConf.get.resolver)
-  }
+  private def ordered(session: SparkSession, function: SQLFunction, arguments: Seq[Expression]): Seq[Expression] =
+    if (!arguments.exists(_.isInstanceOf[NamedArgumentExpression])) arguments
+    else {
+      val parser = session.sessionState.sqlParser
+      val parameters = function.inputParam.toSeq.flatten.map(each =>
+        InputParameter(each.name, Internals.default(each).map(SQLFunction.parseDefault(_, parser))))
+      NamedParametersSupport.defaultRearrange(
+        FunctionSignature(parameters),
+        arguments,
+        function.name.unquotedString,
+        SQLConf.get.resolver)
+    }
 
   def written(session: SparkSession, function: SQLFunction): Map[String, Any] = {
     val manager = session.sessionState.catalogManager
+    val returns = function.returnType match {
+      case Left(value) => StructType(Seq(StructField(function.name.funcName, value)))
+      case Right(columns) => columns
+    }
     Map(
       "body" -> function.exprText.orElse(function.queryText),
       "is_query" -> function.queryText.isDefined,
       "parameters" -> function.inputParam.map(_.json),
-      "returns" -> StructType(Seq(StructField(function.name.funcName, function.getScalarFuncReturnType))).json,
+      "returns" -> returns.json,
+      "is_table" -> function.isTableFunc,
       "is_deterministic" -> function.deterministic.getOrElse(true),
       "comment" -> function.comment,
       "collation" -> function.collation,
@@ -138,23 +167,30 @@ private[spark] object Functions {
   /**
    * @param mark
    *   which definition it is, for the plans that use it to tell: a function in a plan has nothing else of ours
+   * @param asOf
+   *   what says that it is read as it was, among the settings of its analysis; so what it reads is read as that was
    */
-  def read(name: FunctionIdentifier, node: JsonNode, mark: Option[String]): SQLFunction = {
-    val configs = LockstepCatalog.textMap(node.get("configs")).asScala.map { case (key, value) =>
+  def read(
+      name: FunctionIdentifier,
+      node: JsonNode,
+      mark: Option[String],
+      asOf: Option[(String, String)]): SQLFunction = {
+    val configs = (LockstepCatalog.textMap(node.get("configs")).asScala ++ asOf).map { case (key, value) =>
       (UserDefinedFunction.SQL_CONFIG_PREFIX + key) -> value
     }
     val (body, isQuery) = (text(node.get("body")), node.get("is_query").asBoolean)
+    val (returns, isTable) = (struct(node.get("returns").asText), node.get("is_table").asBoolean)
     SQLFunction(
       name,
       text(node.get("parameters")).map(struct),
-      Left(struct(node.get("returns").asText).head.dataType),
+      if (isTable) Right(returns) else Left(returns.head.dataType),
       body.filterNot(_ => isQuery),
       body.filter(_ => isQuery),
       text(node.get("comment")),
       text(node.get("collation")),
       Some(node.get("is_deterministic").asBoolean),
-      containsSQL = Some(true),
-      isTableFunc = false,
+      containsSQL = Some(!isTable),
+      isTable,
       SQLFunction.catalogAndNamespaceToProps(
         node.get("catalog").asText,
         Views.texts(node.get("namespace")).toSeq) ++ configs ++ FunctionBodies.pinned ++ mark.map(Scans.Viewed -> _),

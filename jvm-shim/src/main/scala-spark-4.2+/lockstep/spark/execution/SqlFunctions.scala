@@ -1,12 +1,12 @@
 package lockstep.spark.execution
 
 import lockstep.spark.LockstepCatalog
-import lockstep.spark.catalog.{FunctionBodies, Functions}
+import lockstep.spark.catalog.{FunctionBodies, Functions, TableFunctionCall, TableFunctions}
 import lockstep.spark.transactions.JudgedByPython
 import org.apache.spark.sql.{AnalysisException, Row, SparkSession}
 import org.apache.spark.sql.catalyst.{CapturesConfig, FunctionIdentifier}
-import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException
-import org.apache.spark.sql.catalyst.catalog.{SQLFunction, UserDefinedFunction}
+import org.apache.spark.sql.catalyst.analysis.{NoSuchFunctionException, UnresolvedAlias}
+import org.apache.spark.sql.catalyst.catalog.{SQLFunction, UserDefinedFunction, UserDefinedFunctionErrors}
 import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, Cast, ExpressionInfo}
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, OneRowRelation, Project}
 import org.apache.spark.sql.connector.catalog.Identifier
@@ -16,7 +16,7 @@ import org.apache.spark.sql.execution.command.{
   LeafRunnableCommand
 }
 import org.apache.spark.sql.lockstep.Internals
-import org.apache.spark.sql.types.NullType
+import org.apache.spark.sql.types.{DataType, NullType, StructField, StructType}
 
 /**
  * `CREATE FUNCTION` of a Lockstep catalog.
@@ -51,11 +51,13 @@ private[spark] object CreateSqlFunction extends CapturesConfig {
       query: Option[String],
       comment: Option[String],
       collation: Option[String],
-      isDeterministic: Option[Boolean])
+      isDeterministic: Option[Boolean],
+      isTable: Boolean)
 
   /**
-   * The function that a statement says, with the type of its result. Whether its body may stand in the place of a call is
-   * found by analyzing one: of it Spark's own catalog makes the plan that is analyzed, then as for each later call.
+   * The function that a statement says, with the type of its result, or the columns of its table. Whether its body may stand
+   * in the place of a call is found by analyzing one: of it Spark's own catalog makes the plan that is analyzed, then as for
+   * each later call.
    */
   private def checked(session: SparkSession, name: FunctionIdentifier, text: Text): SQLFunction = {
     val (parser, conf) = (session.sessionState.sqlParser, session.sessionState.conf)
@@ -65,31 +67,90 @@ private[spark] object CreateSqlFunction extends CapturesConfig {
       CreateUserDefinedFunctionCommand.checkParameterNameDuplication(them, conf, name)
       CreateUserDefinedFunctionCommand.checkDefaultsTrailing(them, name)
     }
-    val said = SQLFunction.parseReturnTypeText(text.returns, isTableFunc = false, parser, text.collation)
+    val said = SQLFunction.parseReturnTypeText(text.returns, text.isTable, parser, text.collation)
     val function = SQLFunction(
       name,
       parameters,
-      said.getOrElse(Left(NullType)),
+      said.getOrElse(if (text.isTable) Right(new StructType) else Left(NullType)),
       text.expression,
       text.query,
       text.comment,
       text.collation,
       text.isDeterministic,
-      containsSQL = Some(true),
-      isTableFunc = false,
-      sqlConfigsToProps(conf, UserDefinedFunction.SQL_CONFIG_PREFIX)
+      containsSQL = Some(!text.isTable),
+      text.isTable,
+      sqlConfigsToProps(conf, UserDefinedFunction.SQL_CONFIG_PREFIX) ++ placeOf(session)
     )
     FunctionBodies.checkSession(session, function)
     for (each <- parameters.toSeq.flatten; default <- Internals.default(each)) {
-      // By itself: below a call it could mean a parameter before it.
+      // By itself: below a call it could mean a parameter before it. It is one value, whatever the function returns.
       val value = Alias(Cast(SQLFunction.parseDefault(default, parser), each.dataType), each.name)()
-      val _ = analyzedBody(session, function, Project(Seq(value), OneRowRelation()))
+      val ofValue = function.copy(returnType = Left(each.dataType), isTableFunc = false)
+      val _ = analyzedValue(session, ofValue, Project(Seq(value), OneRowRelation()))
     }
-    val call = FunctionBodies.call(session, function)
-    val analyzed = analyzedBody(session, function, if (said.isEmpty) uncast(call) else call)
+    val (returns, analyzed) =
+      if (text.isTable) ofTable(session, function, Option.when(said.nonEmpty)(text.returns))
+      else {
+        val call = FunctionBodies.call(session, function)
+        val analyzed = analyzedValue(session, function, if (said.isEmpty) uncast(call) else call)
+        (Left(analyzed.schema.head.dataType), analyzed)
+      }
     function.copy(
-      returnType = Left(analyzed.schema.head.dataType),
+      returnType = returns,
       deterministic = Some(text.isDeterministic.getOrElse(analyzed.deterministic)))
+  }
+
+  /** Where names in a body are looked for: where it is made. */
+  private def placeOf(session: SparkSession): Map[String, String] = {
+    val manager = session.sessionState.catalogManager
+    SQLFunction.catalogAndNamespaceToProps(manager.currentCatalog.name, manager.currentNamespace.toSeq)
+  }
+
+  /**
+   * The columns of a function that returns a table, and the plan of a call. Spark counts those of a query only where it makes
+   * a function of its own, so here it is analyzed without any first.
+   *
+   * @param said what the statement says of columns; none: they are those of the query
+   */
+  private def ofTable(
+      session: SparkSession,
+      function: SQLFunction,
+      said: Option[String]): (Either[DataType, StructType], LogicalPlan) = {
+    val query = function.getExpressionAndQuery(session.sessionState.sqlParser, isTableFunc = true)._2.getOrElse(
+      throw UserDefinedFunctionErrors.bodyIsNotAQueryForSqlTableUdf(function.name.funcName))
+    val call = FunctionBodies.call(session, function)
+    FunctionBodies.checkParsed(session, function, call)
+    FunctionBodies.checkCalls(function, call)
+    FunctionBodies.checkReplaced(session, function, call)
+    def analyzed(columns: StructType) = {
+      val made = function.copy(returnType = Right(columns))
+      Internals.analyzed(session, TableFunctionCall(made, FunctionBodies.nothing(made)))
+    }
+    val output = TableFunctions.outputOf(function, analyzed(new StructType))
+    val columns = function.getTableFuncReturnCols match {
+      case _ if said.isEmpty => inferred(function, query, output)
+      case columns if columns.size == output.size => columns
+      case columns =>
+        throw new AnalysisException(
+          errorClass = "USER_DEFINED_FUNCTIONS.RETURN_COLUMN_COUNT_MISMATCH",
+          messageParameters = Map(
+            "outputSize" -> output.size.toString,
+            "returnParamSize" -> columns.size.toString,
+            "name" -> function.name.unquotedString)
+        )
+    }
+    CreateUserDefinedFunctionCommand.checkParameterNotNull(columns, said.getOrElse(""))
+    CreateUserDefinedFunctionCommand.checkReturnsColumnDuplication(columns, session.sessionState.conf, function.name)
+    val whole = analyzed(columns)
+    FunctionBodies.checkAnalyzed(function, whole)
+    (Right(columns), whole)
+  }
+
+  /** The columns of a query, which has to name them, as where Spark makes a function of its own. */
+  private def inferred(function: SQLFunction, query: LogicalPlan, output: Seq[Attribute]): StructType = query match {
+    case Project(fields, _) if fields.exists(_.isInstanceOf[UnresolvedAlias]) =>
+      throw UserDefinedFunctionErrors.missingColumnNamesForSqlTableUdf(function.name.funcName)
+    case _ => StructType(output.map(column => StructField(column.name, column.dataType)))
   }
 
   /** A call without the type of its result, which is then that of the body. */
@@ -98,8 +159,8 @@ private[spark] object CreateSqlFunction extends CapturesConfig {
     case other => throw new IllegalStateException(s"the call of a function is no cast: ${other.nodeName}")
   }
 
-  private def analyzedBody(session: SparkSession, function: SQLFunction, call: LogicalPlan): LogicalPlan = {
-    FunctionBodies.checkParsed(function, call)
+  private def analyzedValue(session: SparkSession, function: SQLFunction, call: LogicalPlan): LogicalPlan = {
+    FunctionBodies.checkParsed(session, function, call)
     val analyzed = Internals.analyzed(session, call)
     FunctionBodies.checkCalls(function, call)
     FunctionBodies.checkReplaced(session, function, call)

@@ -18,7 +18,8 @@ private[spark] case class StatementRule(session: SparkSession) extends Rule[Logi
       DeltaTravel.place,
       CloneTarget.place,
       ProcedureCalls.place,
-      FunctionStatements.place)
+      FunctionStatements.place,
+      TableFunctionCalls.place)
 
   override def apply(plan: LogicalPlan): LogicalPlan = {
     Clients.enter(session)

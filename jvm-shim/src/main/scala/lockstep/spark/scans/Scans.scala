@@ -13,7 +13,7 @@ import org.apache.spark.sql.catalyst.expressions.{
   SubqueryExpression
 }
 import org.apache.spark.sql.catalyst.planning.PhysicalOperation
-import org.apache.spark.sql.catalyst.analysis.SQLScalarFunction
+import org.apache.spark.sql.catalyst.analysis.{SQLFunctionNode, SQLScalarFunction}
 import org.apache.spark.sql.catalyst.catalog.CatalogTable
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, View}
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
@@ -184,6 +184,7 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
   /** The definitions of functions: where one is called, an analyzed plan has it around its body. */
   private def functions(plan: LogicalPlan): Seq[JsonNode] =
     fields(plan).flatMap(_.collectWithSubqueries {
+      case SQLFunctionNode(function, _) => Seq(function.properties.get(Viewed))
       case node if node.containsPattern(SQL_SCALAR_FUNCTION) =>
         node.expressions.flatMap(_.collect { case call: SQLScalarFunction => call.function.properties.get(Viewed) })
     }).flatten.flatten.map(viewed)
