@@ -119,6 +119,8 @@ SHOW USER FUNCTIONS LIKE 'a*'
 OTHERWISE = {
     # Of its own catalog's Spark finds that out when one is called.
     "no_cast(n INT) RETURNS TABLE (a DATE) RETURN SELECT n": "42K09",
+    # Spark reads it once, and calls that a stream.
+    "SELECT * FROM STREAM above(1)": "0A000",
     # Spark takes no SQL function there (0A000).
     "SELECT * FROM above(of_value(2))": str([("id", "int"), ("x", "string"), "Row(id=2, x='b')", "Row(id=3, x=None)"]),
 }
