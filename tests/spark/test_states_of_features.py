@@ -61,8 +61,13 @@ HISTORIES: dict[str, tuple[str, ...]] = {
 """The properties that a table is made with, and what becomes of it."""
 
 
-@pytest.mark.parametrize("level", ["statement", "transaction"])
-@pytest.mark.parametrize("name", HISTORIES)
+IN_EVERY_RUN = ("mapped columns", "another protocol, later")
+
+
+@pytest.mark.parametrize("level", ["statement", pytest.param("transaction", marks=pytest.mark.deep)])
+@pytest.mark.parametrize(
+    "name", [name if name in IN_EVERY_RUN else pytest.param(name, marks=pytest.mark.deep) for name in HISTORIES]
+)
 def test_the_state_of_a_table_with_this_is_what_delta_computes(spark: Any, name: str, level: str) -> None:
     properties, *statements = HISTORIES[name]
     spark.sql(f"CREATE TABLE {T} (id BIGINT, v BIGINT) TBLPROPERTIES ({properties})")
