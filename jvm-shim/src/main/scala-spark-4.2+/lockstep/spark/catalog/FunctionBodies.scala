@@ -171,16 +171,17 @@ private[spark] object FunctionBodies {
 
   /** Refuses what a body has come to mean that only this session knows. */
   def checkAnalyzed(function: SQLFunction, analyzed: LogicalPlan): Unit =
-    for (each <- written(analyzed).flatMap(_.expressions).flatMap(_.collect { case part: Expression => part })) each match {
-      case _: VariableReference =>
-        throw unsupported(function, "uses a variable of the session. Make it a parameter")
-      case reflected: CallMethodViaReflection => throw unsupported(function, reflects(reflected.prettyName))
-      case _: SQLFunctionExpression | _: SQLScalarFunction | _: UserDefinedExpression | _: ApplyFunctionExpression =>
-        throw unsupported(function, isForeign(each.toString))
-      case _ if !function.isTableFunc && each.containsPattern(PLAN_EXPRESSION) =>
-        throw unsupported(function, "has come to have a query in it")
-      case _ =>
-    }
+    for (each <- written(analyzed).flatMap(_.expressions).flatMap(_.collect { case part: Expression => part }))
+      each match {
+        case _: VariableReference =>
+          throw unsupported(function, "uses a variable of the session. Make it a parameter")
+        case reflected: CallMethodViaReflection => throw unsupported(function, reflects(reflected.prettyName))
+        case _: SQLFunctionExpression | _: SQLScalarFunction | _: UserDefinedExpression | _: ApplyFunctionExpression =>
+          throw unsupported(function, isForeign(each.toString))
+        case _ if !function.isTableFunc && each.containsPattern(PLAN_EXPRESSION) =>
+          throw unsupported(function, "has come to have a query in it")
+        case _ =>
+      }
 
   /** Spark's functions that call what a session has in its class path. */
   private val Reflecting = Set("java_method", "reflect", "try_reflect")

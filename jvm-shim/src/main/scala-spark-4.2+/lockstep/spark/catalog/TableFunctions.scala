@@ -2,12 +2,7 @@ package lockstep.spark.catalog
 
 import org.apache.spark.sql.{AnalysisException, SparkSession}
 import org.apache.spark.sql.catalyst.TableIdentifier
-import org.apache.spark.sql.catalyst.analysis.{
-  AnalysisContext,
-  SQLFunctionNode,
-  SQLTableFunction,
-  UnresolvedLeafNode
-}
+import org.apache.spark.sql.catalyst.analysis.{AnalysisContext, SQLFunctionNode, SQLTableFunction, UnresolvedLeafNode}
 import org.apache.spark.sql.catalyst.catalog.{
   CatalogStorageFormat,
   CatalogTable,
@@ -59,7 +54,7 @@ private[spark] object TableFunctions {
   }
 
   /** The plan of a call before it is analyzed, as Spark's own catalog makes it. */
-  def plan(session: SparkSession, function: SQLFunction, arguments: Seq[Expression]): LogicalPlan = {
+  def plan(session: SparkSession, function: SQLFunction, arguments: Seq[Expression]): LogicalPlan =
     // As of a view that keeps to its own settings, whatever the session says of views.
     SQLConf.withExistingConf(View.effectiveSQLConf(function.getSQLConfigs, isTempView = true)) {
       session.sessionState.catalog.makeSQLTableFunctionPlan(
@@ -68,7 +63,6 @@ private[spark] object TableFunctions {
         arguments,
         columns(function))
     }
-  }
 
   /** What the query of a function without columns gives, which was analyzed: Spark's plan may have the parameters before it. */
   def outputOf(function: SQLFunction, analyzed: LogicalPlan): Seq[Attribute] = analyzed match {
@@ -105,5 +99,6 @@ private[spark] object TableFunctions {
       CatalogTableType.VIEW,
       CatalogStorageFormat.empty,
       new StructType,
-      properties = function.properties.map { case (key, value) => CatalogTable.VIEW_PREFIX + key -> value })
+      properties = function.properties.map { case (key, value) => CatalogTable.VIEW_PREFIX + key -> value }
+    )
 }

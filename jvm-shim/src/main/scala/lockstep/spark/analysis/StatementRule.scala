@@ -19,7 +19,8 @@ private[spark] case class StatementRule(session: SparkSession) extends Rule[Logi
       CloneTarget.place,
       ProcedureCalls.place,
       FunctionStatements.place,
-      TableFunctionCalls.place)
+      TableFunctionCalls.place
+    )
 
   override def apply(plan: LogicalPlan): LogicalPlan = {
     Clients.enter(session)
