@@ -22,8 +22,8 @@ FOUND = [[0, 1, 2, 3, 4], [0, 1, 3, 4], [0, 1, 3, 4], [1, 3, 4, 7]]
     [
         pytest.param("", "LocalSnapshot", 0, id="Delta as it is"),
         pytest.param("installSnapshot", "Snapshot", 1, id="what is called by reflection is missing"),
-        pytest.param("extractComputedState", "Snapshot", 1, id="what is overridden is missing"),
-        pytest.param("InMemoryLogReplay", "Snapshot", 1, id="a class is missing"),
+        pytest.param("extractComputedState", "Snapshot", 1, id="what is overridden is missing", marks=pytest.mark.deep),
+        pytest.param("InMemoryLogReplay", "Snapshot", 1, id="a class is missing", marks=pytest.mark.deep),
     ],
 )
 def test_a_delta_of_another_shape_is_used_as_it_is(

@@ -429,7 +429,10 @@ def test_the_footprint_of_a_cleaned_up_external_commit_is_anybodys_guess(
 
 
 def looks(store: FaultyStorage, count: int, *, policy: str = "absorb", losses: int = 0) -> list[str]:
-    """Return what it asks of a table's log to take in so many commits, and to lose the timeline to others so often."""
+    """Return what it asks of a table's log to take in so many commits, and to lose the timeline to others so often.
+
+    In no order: some of it is asked side by side.
+    """
     catalog, other = open_catalog(store), open_catalog(store.inner)
     tx = catalog.begin()
     stage(catalog, tx, "a", metadata(**{PROPERTY: policy}))
@@ -442,7 +445,7 @@ def looks(store: FaultyStorage, count: int, *, policy: str = "absorb", losses: i
     store.calls.clear()
     assert catalog.database([named("a")]).tables[named("a")].version == 1 + count
     assert catalog.timeline.head.version == before + losses + 1
-    return [operation for operation, path in store.calls if path.startswith(location(catalog, "a"))]
+    return sorted(operation for operation, path in store.calls if path.startswith(location(catalog, "a")))
 
 
 @pytest.fixture
