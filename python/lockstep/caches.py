@@ -15,7 +15,6 @@ goes first, whichever lake it is of. So a driver that opens a lake anew with eac
 from __future__ import annotations
 
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from heapq import heapify, heapreplace
 from itertools import count
 from math import inf
 from sys import getsizeof
+from threading import Lock
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
@@ -63,7 +63,7 @@ class Cache(Generic[K, V]):
         self._entries = entries
         self._kept: OrderedDict[K, _Kept[V]] = OrderedDict()
         self._size = 0
-        self._lock = threading.Lock()
+        self._lock = Lock()  # nothing waits under it, and no store is asked
         _process.add(self)
 
     def __len__(self) -> int:
@@ -146,7 +146,7 @@ class _Process:
 
     def renew_lock(self) -> None:
         """Have a lock that nobody holds: in a process that was forked, a thread of its parent may have held it."""
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def add(self, cache: Cache[Any, Any]) -> None:
         with self._lock:
