@@ -81,12 +81,18 @@ def _written(entry: Entry, write: TableWrite, through: int, placements: Placemen
         if through < write.to_version:  # of those in between there is no digest
             return KnownCommit(through, entry) if through > write.from_version else None
         return KnownCommit(write.to_version, entry, digest=write.digest)
+    commits = ours_of(entry, write, placements)
+    return next((commit for commit in reversed(commits) if commit.version <= through), None)
+
+
+def ours_of(entry: Entry, write: TableWrite, placements: Placements) -> list[KnownCommit]:
+    """Return the commits of a write of ours, the oldest first; the history, too, has how many there are."""
     ratified = range(write.from_version + 1, write.to_version + 1)
     versions = placements.get((write.id, entry.version), ratified)
-    if not (places := [place for place, version in enumerate(versions) if version <= through]):
-        return None
-    last = places[-1]
-    return KnownCommit(versions[last], entry, ours=(write, last), is_moved=versions[last] != ratified[last])
+    return [
+        KnownCommit(version, entry, ours=(write, place), is_moved=version != ratified[place])
+        for place, version in enumerate(versions)
+    ]
 
 
 def says(commit: Commit, data: bytes) -> bool:

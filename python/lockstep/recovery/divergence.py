@@ -12,10 +12,9 @@ from typing import Literal
 from lockstep.delta.log import LogFiles, commit_path, digest, log_files
 from lockstep.delta.publish import contents
 from lockstep.errors import ForeignCommitError, InvalidError, ReadOnlyError, UndefinedError
-from lockstep.lake.known_commits import KnownCommit
+from lockstep.lake.known_commits import KnownCommit, ours_of
 from lockstep.lake.lake import Lake
 from lockstep.timeline.entry import NEW, Entry, Name, Table, TableWrite
-from lockstep.timeline.placements import as_ratified
 
 NOT_DIVERGED = "55000"
 
@@ -183,13 +182,8 @@ def _of_ours(lake: Lake, log: LogFiles, entry: Entry, write: TableWrite) -> _Spa
 
 def _ours_of(lake: Lake, entry: Entry, write: TableWrite) -> tuple[list[KnownCommit], list[bytes | None]]:
     """Return the commits of a write, and the file of each; None for one that is only known from others."""
-    versions = lake.timeline.versions(write, entry.version)
-    ratified = as_ratified(write)
-    commits = [
-        KnownCommit(version, entry, ours=(write, place), is_moved=version != ratified[place])
-        for place, version in enumerate(versions)
-    ]
-    return commits, contents(lake.storage, write, versions)
+    commits = ours_of(entry, write, lake.timeline.placements)
+    return commits, contents(lake.storage, write, [commit.version for commit in commits])
 
 
 def _of_foreign(lake: Lake, log: LogFiles, table: Table, versions: range, known: str) -> _Span:
