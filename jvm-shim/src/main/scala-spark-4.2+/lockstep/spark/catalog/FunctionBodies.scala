@@ -65,51 +65,46 @@ private[spark] object FunctionBodies {
       yield Literal.create(null, each.dataType)
 
   /** Refuses to make a function where its body would be analyzed in another way than where it is called. */
-  def checkSession(session: SparkSession, function: SQLFunction): Unit = refuse(function, ofSession(session, function))
-
-  /** Refuses what is known before a body is analyzed, and is not to be seen after that. */
-  def checkParsed(session: SparkSession, function: SQLFunction, call: LogicalPlan): Unit =
-    refuse(function, ofParsed(session, function, call))
-
-  /** Refuses a body that calls what is none of Spark's own functions. */
-  def checkCalls(function: SQLFunction, call: LogicalPlan): Unit = refuse(function, ofCalls(call))
-
-  /** What keeps a function of another catalog, which Spark has analyzed, from being one of a Lockstep catalog's. */
-  def problem(session: SparkSession, function: SQLFunction): Option[String] = {
-    val made = call(session, function)
-    ofSession(session, function).orElse(ofParsed(session, function, made)).orElse(ofCalls(made)).orElse(
-      calls(made).map(_.name.last).find(Reflecting(_)).map(reflects))
-  }
-
-  private def ofSession(session: SparkSession, function: SQLFunction): Option[String] = {
+  def checkSession(session: SparkSession, function: SQLFunction): Unit = {
     val path = session.sessionState.catalogManager.resolutionPathEntriesForAnalysis(None, Nil)
     val texts = function.exprText ++ function.queryText ++ function.inputParam.toSeq.flatten.flatMap(Internals.default)
     if (!path.headOption.exists(_.map(_.toLowerCase(Locale.ROOT)) == Sparks))
-      Some(
+      throw unsupported(
+        function,
         "is made in a session that looks for functions elsewhere before it takes Spark's own " +
-          "(spark.sql.functionResolution.sessionOrder, or SET PATH), and others do not. Make it in one that does not")
-    else
-      Option.when(texts.exists(_.contains("${")))(
+          "(spark.sql.functionResolution.sessionOrder, or SET PATH), and others do not. Make it in one that does not"
+      )
+    if (texts.exists(_.contains("${")))
+      throw unsupported(
+        function,
         "has ${ in it, which Spark would take for a setting of the session that calls it. Write it in parts: concat('$', '{')")
   }
 
-  private def ofParsed(session: SparkSession, function: SQLFunction, call: LogicalPlan): Option[String] = {
+  /** Refuses what is known before a body is analyzed, and is not to be seen after that. */
+  def checkParsed(session: SparkSession, function: SQLFunction, call: LogicalPlan): Unit = {
     val nodes = said(call)
     if (!function.isTableFunc && call.containsPattern(PLAN_EXPRESSION))
-      Some(
+      throw unsupported(
+        function,
         "has a query in it, and which tables that reads could not be judged. Join them where the function is called, or make a view")
-    else if (isOpen(nodes))
-      Some("has IDENTIFIER(), or the marker of a parameter, in it: what that names is found where it is called. Write the name")
-    else
-      nodes.collectFirst {
-        case table: UnresolvedRelation if table.isStreaming => "reads a stream. Leave STREAM out"
-        case table: UnresolvedRelation if session.sessionState.catalog.isTempView(table.multipartIdentifier) =>
-          s"reads ${table.name}, which is a temporary view of this session. Write out what that says, or name a table in full"
-      }
+    if (nodes.exists(_.containsAnyPattern(UNRESOLVED_IDENTIFIER, PLAN_WITH_UNRESOLVED_IDENTIFIER, PARAMETER)))
+      throw unsupported(
+        function,
+        "has IDENTIFIER(), or the marker of a parameter, in it: what that names is found where it is called. Write the name")
+    nodes.foreach {
+      case table: UnresolvedRelation if table.isStreaming =>
+        throw unsupported(function, "reads a stream. Leave STREAM out")
+      case table: UnresolvedRelation if session.sessionState.catalog.isTempView(table.multipartIdentifier) =>
+        throw unsupported(
+          function,
+          s"reads ${table.name}, which is a temporary view of this session. Write out what that says, or name a table in full")
+      case _ =>
+    }
   }
 
-  private def ofCalls(call: LogicalPlan): Option[String] =
-    foreign(call).headOption.map(name => isForeign(name.mkString(".")))
+  /** Refuses a body that calls what is none of Spark's own functions. */
+  def checkCalls(function: SQLFunction, call: LogicalPlan): Unit =
+    for (each <- calls(call) if each.own.isEmpty) throw foreign(function, each.name.mkString("."))
 
   /** Refuses a body in a session that has another function for one of Spark's own: an extension may put one in its place. */
   def checkReplaced(session: SparkSession, function: SQLFunction, call: LogicalPlan): Unit =
@@ -156,13 +151,6 @@ private[spark] object FunctionBodies {
   /** All parts of a plan that was parsed. A name that it gives a query of its own (WITH) is no table's in them. */
   def said(plan: LogicalPlan): Seq[LogicalPlan] = CTESubstitution(plan).collectWithSubqueries { case node => node }
 
-  /** What is called in a plan that is none of Spark's own functions. */
-  def foreign(plan: LogicalPlan): Seq[Seq[String]] = calls(plan).filter(_.own.isEmpty).map(_.name)
-
-  /** Whether something in a plan is named by an expression, or by who runs a statement. */
-  def isOpen(said: Seq[LogicalPlan]): Boolean =
-    said.exists(_.containsAnyPattern(UNRESOLVED_IDENTIFIER, PLAN_WITH_UNRESOLVED_IDENTIFIER, PARAMETER))
-
   /** The same of one that was analyzed, without what the definitions of views say: that is theirs. */
   private def written(plan: LogicalPlan): Seq[LogicalPlan] = plan match {
     case _: View => Nil
@@ -175,25 +163,19 @@ private[spark] object FunctionBodies {
       each match {
         case _: VariableReference =>
           throw unsupported(function, "uses a variable of the session. Make it a parameter")
-        case reflected: CallMethodViaReflection => throw unsupported(function, reflects(reflected.prettyName))
+        case reflected: CallMethodViaReflection =>
+          throw unsupported(
+            function,
+            s"calls ${reflected.prettyName}, whose classes another session may not have. Call it where the function is called")
         case _: SQLFunctionExpression | _: SQLScalarFunction | _: UserDefinedExpression | _: ApplyFunctionExpression =>
-          throw unsupported(function, isForeign(each.toString))
+          throw foreign(function, each.toString)
         case _ if !function.isTableFunc && each.containsPattern(PLAN_EXPRESSION) =>
           throw unsupported(function, "has come to have a query in it")
         case _ =>
       }
 
-  /** Spark's functions that call what a session has in its class path. */
-  private val Reflecting = Set("java_method", "reflect", "try_reflect")
-
-  private def reflects(called: String): String =
-    s"calls $called, whose classes another session may not have. Call it where the function is called"
-
-  private def isForeign(called: String): String =
-    s"calls $called, which is none of Spark's own functions. Write out what it does"
-
-  private def refuse(function: SQLFunction, problem: Option[String]): Unit =
-    problem.foreach(what => throw unsupported(function, what))
+  private def foreign(function: SQLFunction, called: String): LockstepException =
+    unsupported(function, s"calls $called, which is none of Spark's own functions. Write out what it does")
 
   private def unsupported(function: SQLFunction, what: String): LockstepException =
     refused(function, s"$what. Nothing was made")
