@@ -120,33 +120,56 @@ def test_a_function_is_asked_for_once_and_sparks_own_never(spark: Any, asked: li
     assert [request["op"] for request in asked] == ["function"]
 
 
-def test_a_statement_that_used_an_older_definition_is_judged_by_it(spark: Any, other: Any) -> None:
+@pytest.mark.parametrize(
+    ("made", "replaced", "call"),
+    [
+        pytest.param(
+            "(x INT) RETURNS INT RETURN x",
+            "(x INT) RETURNS INT RETURN x + 1",
+            "SELECT lake.default.f(id) AS id FROM lake.default.src",
+            id="a value",
+        ),
+        pytest.param(
+            "(n INT) RETURNS TABLE (id INT) RETURN SELECT id FROM lake.default.src",
+            "(n INT) RETURNS TABLE (id INT) RETURN SELECT id + n FROM lake.default.src",
+            "SELECT * FROM lake.default.f(1)",
+            id="a table",
+        ),
+    ],
+)
+def test_a_statement_that_used_an_older_definition_is_judged_by_it(
+    spark: Any, other: Any, made: str, replaced: str, call: str
+) -> None:
     """Write skew through a function: the statement called it, and wrote what who replaced it had read."""
     for table in ("src", "u"):
         spark.sql(f"CREATE TABLE lake.default.{table} AS SELECT 1 AS id")
-    spark.sql("CREATE FUNCTION lake.default.f(x INT) RETURNS INT RETURN x")
-    frames = [
-        spark.sql("SELECT lake.default.f(id) AS id FROM lake.default.src"),
-        spark.sql("SELECT lake.default.f(id) AS id FROM lake.default.src").where("id > 0").cache(),
-    ]
+    spark.sql(f"CREATE FUNCTION lake.default.f{made}")
+    frames = [spark.sql(call), spark.sql(call).where("id > 0").cache()]
     other.sql("BEGIN")
     other.sql("SELECT * FROM lake.default.u").collect()
-    other.sql("CREATE OR REPLACE FUNCTION lake.default.f(x INT) RETURNS INT RETURN x + 1")
+    other.sql(f"CREATE OR REPLACE FUNCTION lake.default.f{replaced}")
     other.sql("COMMIT")
     for frame in frames:
         with pytest.raises(PySparkException, match=r"replaced function default\.f, which .* read") as caught:
             frame.write.insertInto("lake.default.u")
         assert caught.value.getSqlState() == "40001"
-    spark.sql("INSERT INTO lake.default.u SELECT lake.default.f(id) FROM lake.default.src")
+    spark.sql(f"INSERT INTO lake.default.u {call}")
     assert sorted(row.id for row in spark.table("lake.default.u").collect()) == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("returns", "call"),
+    [
+        pytest.param("RETURNS INT RETURN", "SELECT lake.default.f(1) AS n", id="a value"),
+        pytest.param("RETURNS TABLE (n INT) RETURN SELECT", "SELECT * FROM lake.default.f(1)", id="a table"),
+    ],
+)
 def test_a_dataframe_from_before_begin_has_the_snapshots_function_or_is_refused(
-    spark: Any, other: Any, root: Path
+    spark: Any, other: Any, root: Path, returns: str, call: str
 ) -> None:
     spark.sql("CREATE TABLE lake.default.u (id INT)")
-    spark.sql("CREATE FUNCTION lake.default.f(x INT) RETURNS INT RETURN x + 1")
-    frame = spark.sql("SELECT lake.default.f(1) AS n")  # which reads no table
+    spark.sql(f"CREATE FUNCTION lake.default.f(x INT) {returns} x + 1")
+    frame = spark.sql(call)  # which reads no table
     spark.sql("BEGIN")
     assert frame.collect() == [(2,)], "it is the same one"
     spark.sql("INSERT INTO lake.default.u VALUES (1)")
@@ -154,13 +177,13 @@ def test_a_dataframe_from_before_begin_has_the_snapshots_function_or_is_refused(
     timeline = lockstep.TransactionalCatalog.open(str(root)).timeline
     [entry] = timeline.entries(timeline.head.version - 1)
     assert [str(name) for name in entry.view_reads] == ["default.f()"], "and others are judged by that"
-    frame = spark.sql("SELECT lake.default.f(1) AS n")
-    other.sql("CREATE OR REPLACE FUNCTION lake.default.f(x INT) RETURNS INT RETURN x + 2")
+    frame = spark.sql(call)
+    other.sql(f"CREATE OR REPLACE FUNCTION lake.default.f(x INT) {returns} x + 2")
     spark.sql("BEGIN")
     with pytest.raises(PySparkException, match=r"from before BEGIN uses function default\.f as it was") as refused:
         frame.collect()
     assert refused.value.getSqlState() == "25001"
-    assert spark.sql("SELECT lake.default.f(1) AS n").collect() == [(3,)]
+    assert spark.sql(call).collect() == [(3,)]
     spark.sql("ROLLBACK")
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 
-import lockstep
 from tests.spark.test_functions import result
 from tests.support.sparks import since
 
@@ -265,50 +263,6 @@ def test_the_arguments_narrow_what_is_read(spark: Any, other: Any) -> None:
             assert refused.value.getSqlState() == "40001"
         else:
             spark.sql("COMMIT")
-
-
-def test_a_statement_that_used_an_older_definition_is_judged_by_it(spark: Any, other: Any) -> None:
-    for table in ("src", "u"):
-        spark.sql(f"CREATE TABLE lake.default.{table} AS SELECT 1 AS id")
-    made = "FUNCTION lake.default.f(n INT) RETURNS TABLE (id INT) RETURN SELECT id"
-    spark.sql(f"CREATE {made} FROM lake.default.src")
-    frames = [
-        spark.sql("SELECT * FROM lake.default.f(1)"),
-        spark.sql("SELECT * FROM lake.default.f(1)").where("id > 0").cache(),
-    ]
-    other.sql("BEGIN")
-    other.sql("SELECT * FROM lake.default.u").collect()
-    other.sql(f"CREATE OR REPLACE {made} + n FROM lake.default.src")
-    other.sql("COMMIT")
-    for frame in frames:
-        with pytest.raises(PySparkException, match=r"replaced function default\.f, which .* read") as caught:
-            frame.write.insertInto("lake.default.u")
-        assert caught.value.getSqlState() == "40001"
-    spark.sql("INSERT INTO lake.default.u SELECT * FROM lake.default.f(1)")
-    assert sorted(row.id for row in spark.table("lake.default.u").collect()) == [1, 2]
-
-
-def test_a_dataframe_from_before_begin_has_the_snapshots_function_or_is_refused(
-    spark: Any, other: Any, root: Path
-) -> None:
-    spark.sql("CREATE TABLE lake.default.u (id INT)")
-    spark.sql("CREATE FUNCTION lake.default.f(x INT) RETURNS TABLE (n INT) RETURN SELECT x + 1")
-    frame = spark.sql("SELECT * FROM lake.default.f(1)")  # which reads no table
-    spark.sql("BEGIN")
-    assert frame.collect() == [(2,)], "it is the same one"
-    spark.sql("INSERT INTO lake.default.u VALUES (1)")
-    spark.sql("COMMIT")
-    timeline = lockstep.TransactionalCatalog.open(str(root)).timeline
-    [entry] = timeline.entries(timeline.head.version - 1)
-    assert [str(name) for name in entry.view_reads] == ["default.f()"], "and others are judged by that"
-    frame = spark.sql("SELECT * FROM lake.default.f(1)")
-    other.sql("CREATE OR REPLACE FUNCTION lake.default.f(x INT) RETURNS TABLE (n INT) RETURN SELECT x + 2")
-    spark.sql("BEGIN")
-    with pytest.raises(PySparkException, match=r"from before BEGIN uses function default\.f as it was") as refused:
-        frame.collect()
-    assert refused.value.getSqlState() == "25001"
-    assert spark.sql("SELECT * FROM lake.default.f(1)").collect() == [(3,)]
-    spark.sql("ROLLBACK")
 
 
 def test_a_function_that_has_come_to_read_itself_is_refused(spark: Any) -> None:
