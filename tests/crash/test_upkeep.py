@@ -87,9 +87,13 @@ def test_two_maintainers_take_nothing_from_writers_nor_from_a_long_reader(tmp_pa
     def gone(by: str | None = None) -> set[str]:
         return {path for line in processes.said("gone") if by in (None, line["by"]) for path in line["gone"]}
 
-    processes.until(lambda: bool(gone("m1") and gone("m2")) and len(processes.said("read")) >= 2)
-    assert [line["missing"] for line in processes.said("read")] == [[]] * len(processes.said("read"))
-    assert all(line["looks"] for line in processes.said("read"))
+    def read() -> list[dict[str, Any]]:
+        """Return what the reader said of times at which others knew of it; a busy machine may make it late."""
+        return [line for line in processes.said("read") if line["in_time"]]
+
+    processes.until(lambda: bool(gone("m1") and gone("m2")) and len(read()) >= 2)
+    assert [line["missing"] for line in read()] == [[]] * len(read())
+    assert all(line["looks"] for line in read())
     landed = entries_by_id(root)
     committed = {line["committed"]: line["version"] for line in processes.said("committed")}
     assert {id_: landed.get(id_) for id_ in committed} == committed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ pytestmark = pytest.mark.skipif(bool(ROOTS), reason="it counts what is asked of 
 
 
 @pytest.fixture
-def requests(spark: Any) -> LogRequests:
-    """Make a table of two versions, and return what counts."""
+def requests(spark: Any) -> Iterator[LogRequests]:
+    """Make a table of two versions, and yield what counts."""
     spark.sql(f"CREATE TABLE {T} AS SELECT id FROM range(3)")
     spark.sql(f"INSERT INTO {T} VALUES (3)")
-    return LogRequests(spark)
+    with LogRequests(spark) as requests:
+        yield requests
 
 
 def listings(requests: LogRequests, session: Any, text: str) -> int:

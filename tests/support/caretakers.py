@@ -2,7 +2,8 @@
 
     write       replaces the table's oldest file by a new one, a transaction each, and says what became of it
     abort       ends every open transaction that it is told of, and says which it ended and which were too late
-    read        is open for long at a time, and says whether all files of its snapshot were there all the while
+    read        is open for long at a time, and says which files of its snapshot were not there all the while, and
+                whether it had told of itself in time
     maintain    lets versions expire, and deletes what nobody needs, and says what went
 
 Each line that it prints is JSON. No Spark: a table's rows are of no matter here, its files are.
@@ -103,14 +104,16 @@ def abort(catalog: TransactionalCatalog, name: str) -> None:
 
 def read(catalog: TransactionalCatalog, name: str) -> None:
     while not catalog.lake.storage.exists(STOP):
+        began = time.monotonic()
         tx = catalog.begin()
         tell(catalog, tx, name)
+        is_told_in_time = time.monotonic() - began < GRACE.total_seconds()
         location, files, until = tx.table(named(TABLE)).location, paths(catalog, tx), time.monotonic() + OPEN_SECONDS
         looks, missing = 0, set[str]()
         while time.monotonic() < until:
             looks += 1
             missing |= {path for path in files if not catalog.lake.storage.exists(f"{location}/{path}")}
-        say(read=tx.base.version, looks=looks, missing=sorted(missing))
+        say(read=tx.base.version, in_time=is_told_in_time, looks=looks, missing=sorted(missing))
         catalog.rollback(tx)
         records.remove(catalog.lake, tx.id)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 from uuid import uuid4
 
 from tests.support.java import compiled
@@ -28,12 +28,19 @@ public class NAME extends LocalFileSystem {
   private final java.util.List requests = new java.util.Vector();
 
   public void install(Configuration conf) throws Exception {
-    java.net.URI uri = java.net.URI.create("file:///");
-    initialize(uri, conf);
+    initialize(java.net.URI.create("file:///"), conf);
+    inCache("addFileSystemForTesting", conf);
+  }
+
+  public void uninstall(Configuration conf) throws Exception {
+    inCache("removeFileSystemForTesting", conf);
+  }
+
+  private void inCache(String name, Configuration conf) throws Exception {
     Class[] parameters = new Class[] {java.net.URI.class, Configuration.class, FileSystem.class};
-    java.lang.reflect.Method add = FileSystem.class.getDeclaredMethod("addFileSystemForTesting", parameters);
-    add.setAccessible(true);
-    add.invoke(null, new Object[] {uri, conf, this});
+    java.lang.reflect.Method method = FileSystem.class.getDeclaredMethod(name, parameters);
+    method.setAccessible(true);
+    method.invoke(null, new Object[] {java.net.URI.create("file:///"), conf, this});
   }
 
   public String taken() {
@@ -69,12 +76,19 @@ public class NAME extends LocalFileSystem {
 
 
 class LogRequests:
-    """Counts what a driver asks of the logs of tables on a local disk, from now on."""
+    """Counts what a driver asks of the logs of tables on a local disk, in a `with` block: others use it, too."""
 
     def __init__(self, session: Any) -> None:
         name = f"Counting{uuid4().hex}"  # Py4J takes two classes of one name for one
         self._files = compiled(session._jvm, f"test.{name}", SOURCE.replace("NAME", name)).newInstance()
-        self._files.install(session._jsc.hadoopConfiguration())
+        self._conf = session._jsc.hadoopConfiguration()
+
+    def __enter__(self) -> Self:
+        self._files.install(self._conf)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._files.uninstall(self._conf)
 
     def of(self, work: Callable[[], object]) -> Counter[str]:
         """Do something, and return what it asked for: how often it listed a log, read a file, or looked for one."""

@@ -152,7 +152,7 @@ def test_a_table_that_refuses_plain_writers_may_be_used_as_soon_as_their_commit_
     assert files(catalog, "a") == {"mine"}
 
 
-def test_a_commit_that_another_process_puts_while_it_is_judged_is_not_remembered_as_foreign(
+def test_a_commit_that_another_process_puts_while_it_is_judged_is_not_taken_for_a_foreign_one(
     catalog: TransactionalCatalog, store: FaultyStorage
 ) -> None:
     unpublished(catalog, store)
@@ -164,8 +164,20 @@ def test_a_commit_that_another_process_puts_while_it_is_judged_is_not_remembered
 
     # It is read once to see that it is not ours, and once to judge it.
     store.interrupt("get", lambda: store.interrupt("get", repair, path=path), path=path)
-    assert catalog.lake.refresh().set_aside
+    assert not catalog.lake.refresh().set_aside
     assert files(catalog, "a") == {"mine"}
+
+
+def test_why_a_table_is_set_aside_is_told_with_the_name_that_it_has_by_now(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    """Else what the message says to run would settle no table, or another one."""
+    unpublished(catalog, store)
+    foreign(catalog, "a", 1, remove("p"), add("theirs"))
+    (before,) = catalog.lake.refresh().set_aside.values()
+    open_catalog(store).run(lambda tx: tx.change_names(lambda names: names.rename_table(named("a"), named("c"))))
+    (after,) = catalog.lake.refresh().set_aside.values()
+    assert ("settle ROOT default.a" in before.message, "settle ROOT default.c" in after.message) == (True, True)
 
 
 # --- what it costs whoever uses other tables --------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from lockstep.delta.actions import parse
 from lockstep.delta.footprint import Footprint, footprint
 from lockstep.delta.log import commit_path, digest, last_published, parsed, state_at
 from lockstep.delta.pruning.row_sets import EVERY_ROW, NO_ROW
-from lockstep.delta.publish import Displaced, content
+from lockstep.delta.publish import Displaced, content, contents
 from lockstep.errors import ForeignCommitError, LockstepError, UnavailableError
 from lockstep.lake.changes import PastChanges, reads_of
 from lockstep.lake.overwritten import Overwritten
@@ -111,7 +111,7 @@ class Behind:
             displaced: which of them is taken.
 
         Returns:
-            None if what took it is gone.
+            None if what took it is gone, or somebody has published the commit, or moved it, meanwhile.
 
         Raises:
             ForeignCommitError: it cannot come after them, for they conflict, or the table is to have no foreign
@@ -121,7 +121,12 @@ class Behind:
         first, path = displaced.first, commit_path(write.location, displaced.first)
         data = self._storage.get(path)
         last = last_published(self._storage, write.location, first - 1)
-        if data is None or last < first:
+        if data is None or last < first or data == contents(self._storage, write, versions)[displaced.kept]:
+            return None
+        # Who moved the commit said so before it published it there: if the timeline does not say so after a look at the
+        # log, nothing that was seen in it is ours.
+        self._timeline.refresh()
+        if self._timeline.versions(write, entry.version) != tuple(versions):
             return None
         policy = self._settled_policy(write) or self._policies.at(write.id, write.location, first - 1, last)
         if policy == "refuse":
@@ -171,12 +176,8 @@ class Behind:
         said: Mapping[str, bytes | None],
         error: LockstepError,
     ) -> None:
-        """Remember why a commit cannot come after foreign ones, by the files that said so.
-
-        Not if one of them is gone, or is ours, which another process may have put there just now.
-        """
-        ours = entry.transaction.id.encode()
-        digests = {path: digest(data) for path, data in said.items() if data is not None and ours not in data}
+        """Remember why a commit cannot come after foreign ones, by the files that said so, if all are there."""
+        digests = {path: digest(data) for path, data in said.items() if data is not None}
         if len(digests) == len(said):
             with self._lock:
                 # What was raised holds all frames that it came through.

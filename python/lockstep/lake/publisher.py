@@ -35,7 +35,7 @@ from lockstep.storage.locations import NOT_REGISTERED
 from lockstep.storage.outside import check_reach, reaches
 from lockstep.timeline.clock import Clock
 from lockstep.timeline.database import Database
-from lockstep.timeline.entry import NEW, Entry, Moved, Table, TableWrite
+from lockstep.timeline.entry import NEW, Entry, Table, TableWrite
 from lockstep.timeline.hint import HINT
 from lockstep.timeline.log import Timeline
 from lockstep.timeline.placements import as_ratified
@@ -453,10 +453,9 @@ class Publisher:
             _log.warning("%s", placed.message)
 
         def moved(head: Database) -> Content | None:
-            is_needless = self._moved_already(placed.move) or self._is_anothers(head, write)
+            # Moved by another one, it is in the log behind the foreign commits, as one of those that were seen there.
+            is_moved = self._timeline.versions(write, entry.version) != versions
+            is_needless = is_moved or self._is_anothers(head, write)
             return None if is_needless else Content(moves=[placed.move], message=placed.message)
 
         self._external.append(moved)
-
-    def _moved_already(self, move: Moved) -> bool:
-        return self._timeline.moves.get((move.id, move.entry), NEW) >= move.to_version

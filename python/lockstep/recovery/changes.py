@@ -15,11 +15,11 @@ from collections.abc import Callable, Collection
 from msgspec import structs
 
 from lockstep.adoption.adopt import check_held, hold
-from lockstep.delta.actions import is_by, parse
 from lockstep.delta.log import commit_path, was_published
 from lockstep.delta.publish import contents
 from lockstep.errors import ForeignCommitError, InvalidError, MissingFilesError, UndefinedError
 from lockstep.lake import snapshots
+from lockstep.lake.known_commits import is_of
 from lockstep.lake.lake import Lake
 from lockstep.recovery.dropped import find_dropped, last_state, last_states
 from lockstep.recovery.restore import Selection, TableRestore, gone, restore
@@ -254,7 +254,7 @@ def _is_of(published: bytes | None, ratified: bytes | None, entry: Entry) -> boo
     """Tell whether a log's commit is an entry's, as far as anybody can: clean-up may have taken either of the two."""
     if published is None or published == ratified:
         return True
-    return ratified is None and is_by(parse(published), entry.transaction.id)
+    return ratified is None and is_of(entry, published)
 
 
 def _check_end(lake: Lake, table: Table) -> None:

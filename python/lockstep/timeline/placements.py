@@ -110,7 +110,7 @@ def _move_all(entry: Entry, by_table: dict[str, dict[int, tuple[int, ...]]]) -> 
 
 
 def as_ratified(write: TableWrite) -> tuple[int, ...]:
-    """Return the table version that each of a write's commits was ratified for."""
+    """Return the table version that each of a write's commits was ratified for: none of one that the history has."""
     return tuple(range(write.to_version - len(write.commits) + 1, write.to_version + 1))
 
 
