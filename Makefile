@@ -372,6 +372,11 @@ bench-large: setup jar ## measure tables of 5,000 and 20,000 files, against plai
 	@echo "bench-large: tests/bench/large.py $(BENCH_ARGS)"
 	@$(BIN)/python -m tests.bench.large $(BENCH_ARGS)
 
+.PHONY: bench-listings
+bench-listings: setup jar ## count how often the logs of tables are listed and read, against plain Delta (BENCH_ARGS=…)
+	@echo "bench-listings: tests/bench/listings.py $(BENCH_ARGS)"
+	@$(BIN)/python -m tests.bench.listings $(BENCH_ARGS)
+
 bench-long-transaction: setup jar ## measure reads of a long transaction beside 200 commits of others (BENCH_ARGS=…)
 	@echo "bench-long-transaction: tests/bench/long_transaction.py $(BENCH_ARGS)"
 	@$(BIN)/python -m tests.bench.long_transaction $(BENCH_ARGS)

@@ -15,6 +15,7 @@ MARKS = (
         "tpch",
         "tpch-1",
         "large",
+        "listings",
         "transaction",
         "slow",
         "s3",

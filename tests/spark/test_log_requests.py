@@ -1,4 +1,4 @@
-"""How often a use of a table lists its log."""
+"""A table's log is listed no more often than plain Delta lists it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import lockstep
+from tests.bench.listings import CLUSTER, counts
 from tests.support.log_requests import LogRequests
 from tests.support.sessions import ROOTS
 
@@ -47,3 +48,13 @@ def test_an_older_version_is_listed_twice(spark: Any, root: Path, requests: LogR
     for text in (f"{SELECT} VERSION AS OF 0", f"{SELECT} FOR SYSTEM_VERSION AS OF {older}"):
         assert listings(requests, spark, text) == 2
         assert spark.sql(text).count() == 3
+
+
+@pytest.mark.deep  # four Sparks, of which two have an executor in a process of its own
+@pytest.mark.parametrize("master", ["local[2]", pytest.param(CLUSTER, marks=pytest.mark.cluster)])
+def test_no_work_lists_a_log_more_often_than_plain_delta(master: str) -> None:
+    """Save in a transaction that has written the table: each listing of its view is one of two folders."""
+    ours, plain = counts("lockstep", master), counts("plain", master)
+    found = {work: (ours[work].get("list", 0), plain[work].get("list", 0)) for work in ours}
+    more = {work: both for work, both in found.items() if both[0] > both[1]}
+    assert more.keys() <= {"`INSERT` inside", "a read of what was written inside"}, found
