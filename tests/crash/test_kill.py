@@ -91,8 +91,7 @@ def test_a_driver_killed_in_its_commit(
     assert without_spark(root) == expected
 
 
-# Slow: it starts a Spark driver.
-@pytest.mark.slow
+@pytest.mark.deep  # it starts a Spark driver; one that lives is in tests/spark/test_checkpoints_after_commit.py
 def test_a_driver_killed_right_after_its_commit_leaves_whole_checkpoints(tmp_path: Path) -> None:
     """COMMIT answers once they are written, as a statement of plain Delta does."""
     root = root_in(tmp_path)

@@ -16,8 +16,7 @@ def ids(root: str, name: str) -> list[int]:
     return sorted(found)
 
 
-# Slow: three Spark drivers, one after the other's death.
-@pytest.mark.slow
+@pytest.mark.deep  # three Spark drivers, one after the other's death; tests/spark/test_streaming.py has one that lives
 def test_each_row_arrives_once_in_both_tables_whenever_the_driver_dies(tmp_path: Path) -> None:
     """Before COMMIT, the batch is run again; after it, and before Spark's checkpoint knows, it is passed over."""
     root, checkpoint = root_in(tmp_path), str(tmp_path / "checkpoint")

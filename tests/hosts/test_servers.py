@@ -128,6 +128,7 @@ def test_a_client_that_goes_while_its_first_statement_is_read_is_not_waited_for(
     wait_until(lambda: not staged_commits(root), "a transaction that nobody can end is still there")
 
 
+@pytest.mark.deep  # it starts a server of its own
 def test_connections_of_one_session_are_told_that_one_of_them_left_their_transaction(tmp_path: Path) -> None:
     """What the others do next would be committed on its own, without what came before."""
     root = tmp_path / CATALOG

@@ -85,6 +85,7 @@ HEAD_START = {"three": 1, "large": 9, "ten": 8}
 EXPECTED = {"one": [1, 2], "three": [3], "large": [], "ten": [10], "sidecars": [2]}
 
 
+@pytest.mark.deep
 def test_checkpoints_are_at_the_versions_where_plain_deltas_are(spark: Any, root: Path, plain: PlainSql) -> None:
     for table, properties in PROPERTIES.items():
         spark.sql(create(properties, f"lake.default.{table}"))

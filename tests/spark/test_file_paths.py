@@ -12,7 +12,9 @@ from pyspark.errors import AnalysisException
 ROWS = "SELECT id, v FROM t ORDER BY id"
 
 
-@pytest.fixture(params=[False, True], ids=["whole files", "deletion vectors"])
+@pytest.fixture(
+    params=[pytest.param(False, id="whole files", marks=pytest.mark.deep), pytest.param(True, id="deletion vectors")]
+)
 def spark(request: pytest.FixtureRequest, spark: Any) -> Any:
     spark.sql(
         "CREATE TABLE t (id INT, v INT) USING delta "

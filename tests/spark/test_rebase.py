@@ -72,7 +72,7 @@ def test_a_table_with_every_feature_is_right_behind_a_winner(spark: Any, other: 
     assert {id: row_id for id, row_id in after if id in changed} == {id: row_id for id, row_id, _ in found}
 
 
-@pytest.mark.parametrize("vectors", ["false", "true"])
+@pytest.mark.parametrize("vectors", [pytest.param("false", marks=pytest.mark.deep), "true"])
 def test_a_change_feed_tells_what_became_of_the_table(vectors: str, spark: Any, other: Any) -> None:
     make(spark, "", {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": vectors})
     race(

@@ -97,7 +97,7 @@ def where(name: str, value: Any) -> str:
     return f"{name} >= {literal} AND {name} <= {literal}"
 
 
-@pytest.mark.parametrize("properties", [{}, VECTORS])
+@pytest.mark.parametrize("properties", [pytest.param({}, marks=pytest.mark.deep), VECTORS])
 def test_what_python_wrote_spark_reads(spark: Any, lake: OpenLake, properties: dict[str, str]) -> None:
     """Through Lockstep and by its path, all of it and by each column's values, by which Delta leaves files out."""
     with lake.transaction() as tx:
@@ -171,6 +171,7 @@ def test_partitions_of_python_in_spark(spark: Any, lake: OpenLake) -> None:
         assert tx["py.p"].delete("ts IS NOT NULL AND o") == 5
 
 
+@pytest.mark.deep  # 260,000 rows, so that vectors are large
 def test_deletion_vectors_of_python_lie_where_spark_finds_them_whatever_names_are_in_the_path(
     spark: Any, lake: OpenLake
 ) -> None:

@@ -86,7 +86,14 @@ def written(session: Any, table: str, write: Write, *, said: bool, transaction: 
     return left(session, table) | {"refused": refused}
 
 
-@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+OFTEN = ("overwrite", "mergeSchema")
+"""What of them `make test` tries, too."""
+
+
+@pytest.mark.parametrize(
+    "write",
+    [pytest.param(write, id=id_, marks=[] if id_ in OFTEN else pytest.mark.deep) for id_, write in WRITES.items()],
+)
 def test_a_writer_without_a_format_means_the_tables(write: Write, plain: Any) -> None:
     expected = written(plain, PLAIN, write, said=True)
     assert written(plain, OURS, write, said=False) == expected
