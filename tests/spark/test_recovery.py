@@ -127,6 +127,7 @@ def test_undrop_knows_a_namespace_from_the_catalog_of_its_name(spark: Any) -> No
     assert rows(spark, "SELECT * FROM lake.default.a") == [(2,)]
 
 
+@pytest.mark.deep  # four restores, of five seconds each in Delta's own planning
 def test_each_way_to_say_when_takes_the_lake_back_and_the_timeline_says_to_which_version(
     spark: Any, root: Path
 ) -> None:

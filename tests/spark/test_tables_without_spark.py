@@ -17,7 +17,7 @@ from pyspark.sql.functions import col as spark_column
 
 import lockstep
 from lockstep.delta.snapshot import read_snapshot
-from lockstep.errors import ConflictError
+from lockstep.errors import ConflictError, UnsupportedError
 from lockstep.spark.raised import from_spark
 from lockstep.tables.names import name_of
 from lockstep.tables.opened import OpenLake
@@ -410,3 +410,31 @@ def test_features_of_spark_tables_are_refused_by_name_and_still_read(spark: Any,
             with refused_in(tx, lockstep.errors.UnsupportedError, match=feature):
                 change(tx[f"py.f{number}"])
         assert lake.at()[f"py.f{number}"].to_arrow(["id"]).to_pylist() == [{"id": 7}], feature
+
+
+@pytest.mark.parametrize("mode", ["LEGACY", "CORRECTED"])
+def test_days_that_spark_wrote_by_the_old_calendar_are_not_copied_as_others(
+    spark: Any, lake: OpenLake, mode: str
+) -> None:
+    """Only Spark looks which calendar it was; what is of no such day is read, whatever wrote the file."""
+    for kind in ("datetime", "int96"):
+        spark.conf.set(f"spark.sql.parquet.{kind}RebaseModeInWrite", mode)
+    texts = "SELECT 1 AS id, DATE'1500-01-01' AS day, TIMESTAMP'1500-01-01 00:00:00Z' AS at"
+    for name, output in (("micros", "TIMESTAMP_MICROS"), ("int96", "INT96")):
+        spark.conf.set("spark.sql.parquet.outputTimestampType", output)
+        spark.sql(f"CREATE TABLE lake.py.{name} AS {texts}")
+    spark.sql("CREATE TABLE lake.py.young AS SELECT 1 AS id, DATE'1582-10-15' AS day")
+    for name, columns in (("micros", ["day"]), ("micros", ["at"]), ("int96", ["at"])):
+        with lake.transaction() as tx:
+            table = tx[f"py.{name}"]
+            if mode == "LEGACY":
+                with refused_in(tx, UnsupportedError, "by the old calendar"):
+                    table.to_arrow(columns)
+                with refused_in(tx, UnsupportedError, "by the old calendar"):
+                    table.update({"id": "2"})
+            else:
+                assert table.to_arrow(["day"])["day"].to_pylist() == [dt.date(1500, 1, 1)]
+            assert table.to_arrow(["id"])["id"].to_pylist() == [1]
+    with lake.transaction() as tx:
+        assert tx["py.young"].update({"id": "2"}) == 1
+    assert query(spark, "SELECT id, CAST(day AS STRING) FROM lake.py.young") == [(2, "1582-10-15")]

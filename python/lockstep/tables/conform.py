@@ -32,6 +32,9 @@ NO_COLUMN = "42703"
 NO_SUCH_TIME = "22008"
 """PostgreSQL's datetime_field_overflow."""
 
+KEY_TWICE = "23505"
+"""Spark's DUPLICATED_MAP_KEY; PostgreSQL's unique_violation."""
+
 _FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))
 _DAY_MICROS = 24 * 60 * 60 * 10**6
 
@@ -110,7 +113,7 @@ def conform(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
     Raises:
         InvalidError: a column that the table has not (42703), one that is there twice, a value of another type
             (42804) or that has no room (22003), a null where none may be (23502), a time outside of the years 1 to 9999
-            (22008).
+            (22008), a map that has a key twice (23505).
     """
     names = table.column_names
     if unknown := [each for each in names if each not in schema.names]:
@@ -138,8 +141,10 @@ def conform(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
         if not all(has_no_forbidden_null(chunk, field) for chunk in column.chunks):
             there = "there" if not field.nullable else "in a field of it: nor has a struct that is null"
             raise InvalidError(f"{what} is NOT NULL, and a row has none {there}", sqlstate=NULL_IN_NOT_NULL)
-        if any(not _has_known_years(part) for chunk in column.chunks for part in _parts(chunk)):
+        if any(not _has_known_years(part) for chunk in column.chunks for part in parts(chunk)):
             raise InvalidError(f"{what} has years 1 to 9999, and is given another, or infinity", sqlstate=NO_SUCH_TIME)
+        if any(_has_key_twice(part) for chunk in column.chunks for part in parts(chunk)):
+            raise InvalidError(f"{what} is given a map that has a key twice", sqlstate=KEY_TWICE)
         columns.append(column)
     return pa.Table.from_arrays(columns, schema=schema)
 
@@ -198,18 +203,18 @@ def _has_not_null(type_: pa.DataType) -> bool:
     return any(not field.nullable or _has_not_null(field.type) for field in fields)
 
 
-def _parts(array: pa.Array) -> Iterator[pa.Array]:
+def parts(array: pa.Array) -> Iterator[pa.Array]:
     """Yield an array and all that are within it, as far as what they are in is there."""
     yield array
     if pa.types.is_struct(array.type):
         for child in array.flatten():
-            yield from _parts(child)
+            yield from parts(child)
     elif pa.types.is_list(array.type):
-        yield from _parts(array.flatten())
+        yield from parts(array.flatten())
     elif pa.types.is_map(array.type) and len(entries := array.drop_null()):
         start, end = entries.offsets[0].as_py(), entries.offsets[-1].as_py()
         for child in (entries.keys, entries.items):
-            yield from _parts(child.slice(start, end - start))
+            yield from parts(child.slice(start, end - start))
 
 
 def _has_known_years(array: pa.Array) -> bool:
@@ -222,6 +227,21 @@ def _has_known_years(array: pa.Array) -> bool:
         return True
     ends = pc.min_max(array.view(number))
     return ends["min"].as_py() is None or (ends["min"].as_py() >= low and ends["max"].as_py() <= high)
+
+
+def _has_key_twice(array: pa.Array) -> bool:
+    """Tell whether one of an array's maps has a key twice, to whom 0.0 and -0.0 are one key, as to Spark."""
+    if not pa.types.is_map(array.type):
+        return False
+    entries = array.drop_null()
+    lists = pa.ListArray.from_arrays(entries.offsets, entries.keys)
+    keys = pc.list_flatten(lists)
+    if pa.types.is_floating(keys.type):
+        keys = pc.add(keys, pa.scalar(0, keys.type))
+    if pa.types.is_nested(keys.type):
+        keys = pa.array(map(repr, keys.to_pylist()))
+    pairs = pa.table({"map": pc.list_parent_indices(lists), "key": keys})
+    return bool(pairs.group_by(["map", "key"], use_threads=False).aggregate([]).num_rows < len(keys))
 
 
 def _as(array: pa.Array, type_: pa.DataType, what: str) -> pa.Array:

@@ -22,6 +22,7 @@ from lockstep.errors import CorruptTimelineError, UnsupportedError
 from lockstep.storage import Storage
 from lockstep.tables.layout import RESERVED, Layout
 from lockstep.tables.mapping import physical_name
+from lockstep.tables.old_calendar import has_old_days, is_by_old_calendar
 from lockstep.tables.partitions import array_of
 from lockstep.tables.widening import widened
 from lockstep.workers import Threads
@@ -64,7 +65,8 @@ class Files:
             with_ids: whether the columns `ID` and `CAME_WITH` are wanted, too, which rows of all these files have.
 
         Raises:
-            UnsupportedError: a file outside of the table's folder, or of a type that is read in Spark alone.
+            UnsupportedError: a file outside of the table's folder, or of a type that is read in Spark alone, or with
+                days of the old calendar.
             CorruptTimelineError: a file that is gone, or is no such Parquet file.
         """
         names = [field.name for field in self.layout.schema] if columns is None else list(columns)
@@ -98,6 +100,7 @@ class Files:
             rows = file.read(columns=[name for name in stored if name in file.schema_arrow.names], use_threads=True)
             count = file.metadata.num_rows
             fields = {field["name"]: field for field in self.layout.fields}
+            self._check_calendar(add["path"], file, rows)
             columns = [
                 pa.chunked_array([array_of(partition[physical[field.name]], field.type, count)])
                 if physical[field.name] in partition
@@ -120,6 +123,17 @@ class Files:
         if not gone:
             return table
         return table.filter(pc.invert(pc.is_in(table.column(ROW), value_set=pa.array(gone, pa.int64()))))
+
+    def _check_calendar(self, path: str, file: pq.ParquetFile, rows: pa.Table) -> None:
+        if is_by_old_calendar(file.metadata.metadata or {}) and any(
+            has_old_days(chunk) for column in rows.columns for chunk in column.chunks
+        ):
+            raise UnsupportedError(
+                f"{self.location}/{unquote(path)} has dates before 15 October 1582, or times before 1900, that Spark "
+                f"wrote by the old calendar: only Spark knows which days those are. Use table {self.layout.name} in "
+                "Spark, or have it write these rows anew there, with spark.sql.parquet.datetimeRebaseModeInWrite and "
+                "spark.sql.parquet.int96RebaseModeInWrite = CORRECTED"
+            )
 
     def _ids(self, rows: pa.Table, add: Mapping[str, Any], count: int) -> dict[str, pa.ChunkedArray]:
         """Return the ids of a file's rows, and the versions that they came with, as readers have them."""

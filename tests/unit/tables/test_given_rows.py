@@ -135,6 +135,41 @@ def test_times_outside_of_the_years_that_all_readers_have(lake: OpenLake, kind: 
     assert rows_of(lake) == [(1, None, None)]
 
 
+ONE_TWICE = [("a", 1), ("b", 2), ("a", 3)]
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (pa.map_(pa.string(), pa.int64()), ONE_TWICE),
+        (pa.struct([("m", pa.map_(pa.string(), pa.int64()))]), {"m": ONE_TWICE}),
+        (pa.list_(pa.map_(pa.string(), pa.int64())), [[("a", 1)], ONE_TWICE]),
+        (pa.map_(pa.int32(), pa.map_(pa.string(), pa.int64())), [(1, ONE_TWICE)]),
+        (pa.map_(pa.float64(), pa.int64()), [(0.0, 1), (-0.0, 2)]),
+        (pa.map_(pa.float64(), pa.int64()), [(float("nan"), 1), (float("nan"), 2)]),
+        (pa.map_(pa.struct([("k", pa.int64())]), pa.int64()), [({"k": 1}, 1), ({"k": 1}, 2)]),
+    ],
+)
+@pytest.mark.parametrize("put", [append, overwrite])
+def test_a_map_with_a_key_twice_is_refused(lake: OpenLake, type_: pa.DataType, value: Any, put: Any) -> None:
+    """As Spark refuses to make one; DuckDB could not read the table any more."""
+    rows = pa.table({"id": [1, 2], "m": pa.array([None, value], type_)})
+    with lake.transaction() as tx:
+        tx.create("t", rows.schema)
+    with pytest.raises(InvalidError, match="key twice") as refused, lake.transaction() as tx:
+        put(tx, rows)
+    assert refused.value.sqlstate == "23505"
+    assert rows_of(lake) == []
+
+
+def test_maps_with_the_same_keys_are_taken(lake: OpenLake) -> None:
+    type_ = pa.map_(pa.string(), pa.int64())
+    rows = pa.table({"m": pa.array([[("a", 1), ("b", 2)], None, [], [("a", 1)]], type_)})
+    with lake.transaction() as tx:
+        tx.create("t", rows.schema).append(rows[1:])
+    assert len(rows_of(lake)) == 3
+
+
 def test_what_arrow_refuses_is_an_error_of_lockstep_s(lake: OpenLake) -> None:
     inner = pa.struct([pa.field("a", pa.int32(), nullable=False)])
     with lake.transaction() as tx:
