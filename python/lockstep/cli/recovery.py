@@ -15,6 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import astuple
 
 from lockstep.blocks import give_up
 from lockstep.cli.arguments import (
@@ -362,8 +363,7 @@ def _print_changes(changes: Iterable[Change]) -> None:
         [
             *(change.kind, change.name, change.change, change.old_name or ""),
             *("" if each is None else each for each in (change.from_version, change.to_version)),
-            *(change.counts.files_added, change.counts.files_removed),
-            *("?" if each < 0 else each for each in (change.counts.rows_added, change.counts.rows_removed)),
+            *("?" if each < 0 else each for each in astuple(change.counts)),
         ]
         for change in changes
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -10,7 +9,12 @@ from lockstep.errors import InvalidError
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Counts, Entry, Name, Namespace, Table
 from lockstep.timeline.known import Known
+from lockstep.timeline.placements import Placements
 from lockstep.transactions.names import Names
+
+
+UNKNOWN = Counts(-1, -1, -1, -1)
+"""Of what a plain Delta writer did: its commits are not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,7 @@ class Change:
         old_name: what it was called, if it was renamed.
         from_version, to_version: of a table, the versions of its log; None where it was not, or is not, there.
         transactions: how many database versions changed it.
-        counts: files and rows that they added and removed together, -1 of rows where that is not known.
+        counts: files and rows that they added and removed together; -1 where that is not known.
     """
 
     kind: Literal["table", "view", "namespace"]
@@ -39,14 +43,22 @@ class Change:
 
 @dataclass(slots=True)
 class Touched:
-    """What was touched between two database versions, and how often; of tables, what each time came and went."""
+    """What was touched between two database versions, and how often; of tables, what each time came and went.
 
+    Attributes:
+        placements: where commits are that were moved behind plain Delta writers', whose commits they bring with them.
+    """
+
+    placements: Placements = field(default_factory=dict)
     tables: dict[str, list[Counts]] = field(default_factory=dict)
     views: dict[Name, int] = field(default_factory=dict)
     namespaces: dict[Namespace, int] = field(default_factory=dict)
 
     def add(self, entry: Entry) -> None:
-        counts = {write.id: write.counts for write in entry.writes}
+        counts = {
+            write.id: UNKNOWN if entry.kind == "external" or (write.id, entry.version) in self.placements else write.counts
+            for write in entry.writes
+        }
         counts |= {id_: Counts() for id_ in {ddl.id for ddl in entry.tables} - counts.keys()}
         for id_, each in counts.items():
             self.tables.setdefault(id_, []).append(each)
@@ -65,15 +77,10 @@ def diff(timeline: Known, older: int, newer: int) -> list[Change]:
     """
     if older > newer:
         raise InvalidError(f"version {older} is newer than {newer}: name the older one first")
-    return changes_between(timeline.at(older), timeline.at(newer), timeline.scan(older, newer))
-
-
-def changes_between(before: Database, after: Database, entries: Iterable[Entry]) -> list[Change]:
-    """Return what changed, given the two database versions and the entries between."""
-    touched = Touched()
-    for entry in entries:
+    touched = Touched(timeline.placements)
+    for entry in timeline.scan(older, newer):
         touched.add(entry)
-    return changes_of(before, after, touched)
+    return changes_of(timeline.at(older), timeline.at(newer), touched)
 
 
 def changes_of(before: Database, after: Database | Names, touched: Touched) -> list[Change]:
@@ -107,16 +114,16 @@ def _table(old: Table | None, new: Table | None, counts: list[Counts]) -> Change
         to_version=None if new is None else new.version,
         transactions=len(counts),
         counts=Counts(
-            files_added=sum(each.files_added for each in counts),
-            files_removed=sum(each.files_removed for each in counts),
+            files_added=_sum([each.files_added for each in counts]),
+            files_removed=_sum([each.files_removed for each in counts]),
             rows_added=_sum([each.rows_added for each in counts]),
             rows_removed=_sum([each.rows_removed for each in counts]),
         ),
     )
 
 
-def _sum(rows: list[int]) -> int:
-    return -1 if -1 in rows else sum(rows)
+def _sum(counted: list[int]) -> int:
+    return -1 if -1 in counted else sum(counted)
 
 
 def _view(before: Database, after: Database | Names, name: Name, times: int) -> Change | None:

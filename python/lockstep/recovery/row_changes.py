@@ -5,13 +5,12 @@ The rows that they changed are in the table's log and files, and Delta's to read
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import groupby
 
 from lockstep.errors import ExpiredError, ForeignCommitError, InvalidError
-from lockstep.timeline.entry import Entry, Moved
+from lockstep.timeline.entry import Entry
 from lockstep.timeline.known import Known
 from lockstep.timeline.settlements import settles
 
@@ -94,9 +93,7 @@ def range_of_times(
 def commits_between(timeline: Known, id: str, versions: VersionRange) -> list[TableCommits]:
     """Return what a range of database versions committed to one table, in the order of its log.
 
-    The commits of one database version are several of these where a plain Delta writer's came in between. Not every
-    version of the log from the first to the last need be among them: a commit that was moved behind one of these may be
-    of a database version outside of the range.
+    They follow one another without a gap, so what changed is the difference of the table at the two ends.
 
     Raises:
         ForeignCommitError: the table was settled within the range: the log has another side's rows there, too.
@@ -114,9 +111,9 @@ def commits_between(timeline: Known, id: str, versions: VersionRange) -> list[Ta
                 "its log has what another Delta writer committed there, and what took that back. Ask for versions from "
                 f"{entry.version + 1} on"
             )
-        made = _runs(sorted(_made(timeline, entry, id)))
-        runs += (TableCommits(first, last, entry.version, entry.committed_at) for first, last in made)
-    return sorted(runs, key=lambda run: run.first)
+        made = _made(timeline, entry, id)
+        runs += (TableCommits(each[0], each[-1], entry.version, entry.committed_at) for each in made)
+    return runs
 
 
 def _last_at(timeline: Known, time: datetime, last: int) -> int:
@@ -128,35 +125,14 @@ def _last_at(timeline: Known, time: datetime, last: int) -> int:
     return min(last, timeline.at_time(time).version)
 
 
-def _made(timeline: Known, entry: Entry, id: str) -> set[int]:
-    """Return the versions of a table's log that an entry tells of: where its commits are now."""
-    made: set[int] = set()
+def _made(timeline: Known, entry: Entry, id: str) -> Iterator[range]:
+    """Yield the versions of a table's log that an entry takes the table to, from where the one before left it.
+
+    A commit that was moved brings the plain Delta writers' with it behind which it is: no database version has the
+    table in between, and the one that says that it was moved does not change it.
+    """
     for write in entry.writes:
-        if write.id == id and entry.kind == "external":
-            made.update(range(write.from_version + 1, write.to_version + 1))
-        elif write.id == id:
-            made.update(timeline.versions(write, entry.version))
-    for move in entry.moved:
-        if move.id == id:
-            made.update(_foreign(timeline, entry, move))
-    return made
-
-
-def _foreign(timeline: Known, entry: Entry, move: Moved) -> range:
-    """Return the versions that a plain Delta writer took from a commit: those that it had before it was moved."""
-    pushed, *between = timeline.entries(move.entry - 1, entry.version - 1)
-    [write] = [write for write in pushed.writes if write.id == move.id]
-
-    def first_behind(to_version: int, kept: int) -> int:
-        return to_version - len(write.commits) + kept + 1
-
-    before = [each for one in between for each in one.moved if (each.id, each.entry) == (move.id, move.entry)]
-    was_at = before[-1].to_version if before else write.to_version
-    return range(first_behind(was_at, move.kept), first_behind(move.to_version, move.kept))
-
-
-def _runs(versions: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last of versions that follow one another."""
-    for _, pairs in groupby(enumerate(versions), key=lambda pair: pair[1] - pair[0]):
-        run = [version for _, version in pairs]
-        yield run[0], run[-1]
+        if write.id == id:
+            is_external = entry.kind == "external"
+            last = write.to_version if is_external else timeline.versions(write, entry.version)[-1]
+            yield range(write.from_version + 1, last + 1)

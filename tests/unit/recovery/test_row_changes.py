@@ -8,6 +8,7 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import InvalidError
+from lockstep.recovery.diff import UNKNOWN, diff
 from lockstep.recovery.row_changes import VersionRange, commits_between, range_of_times, range_of_versions
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, append, foreign, log_file, named, stage
@@ -90,29 +91,44 @@ def test_what_a_plain_writer_did_is_of_the_version_that_took_it_in(catalog: Tran
     assert found[-1].version == taken.tables[named("a")].since
 
 
-def test_a_commit_that_was_moved_is_where_it_is_now(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
-    """A plain writer took its version of the log, so in the log the later database version comes first."""
+def moved_commit(catalog: TransactionalCatalog, store: FaultyStorage, *foreign_files: str) -> int:
+    """Commit to table a behind plain writers, each of whom takes its version of the log; return its version."""
     tx = catalog.begin()
     stage(catalog, tx, "a", add("x"))
-    store.interrupt("put_if_absent", lambda: foreign(catalog, "a", 1, add("f")), path=log_file(catalog, "a", 1))
-    mine = catalog.commit(tx).version
+    for version, file in enumerate(foreign_files, 1):
+
+        def take(version: int = version, file: str = file) -> None:
+            foreign(catalog, "a", version, add(file))
+
+        store.interrupt("put_if_absent", take, path=log_file(catalog, "a", version))
+    return catalog.commit(tx).version
+
+
+@pytest.mark.parametrize("foreign_files", [["f"], ["f", "g"]])
+def test_a_commit_that_was_moved_brings_with_it_what_it_is_behind(
+    catalog: TransactionalCatalog, store: FaultyStorage, foreign_files: list[str]
+) -> None:
+    """Whoever begins a copy with the database at a version, and goes on with its changes, has each row once."""
+    mine = moved_commit(catalog, store, *foreign_files)
     table, last = catalog.database([named("a")]).tables[named("a")], catalog.timeline.head.version
-    assert last > mine
-    [moved] = commits_between(catalog.timeline, table.id, VersionRange(mine - 1, mine))
-    assert (moved.first, moved.last, moved.version) == (2, 2, mine)
-    assert [run.first for run in commits_between(catalog.timeline, table.id, VersionRange(mine - 1, last))] == [1, 2]
+    assert last == mine + len(foreign_files), "each move is an entry"
+    for low in range(mine - 1, last + 1):
+        for high in range(low, last + 1):
+            found = commits_between(catalog.timeline, table.id, VersionRange(low, high))
+            ends = [catalog.timeline.at(version).tables[named("a")].version for version in (low, high)]
+            told = [version for run in found for version in range(run.first, run.last + 1)]
+            assert told == [*range(ends[0] + 1, ends[1] + 1)], (low, high)
+            assert {run.version for run in found} <= {mine}
 
 
-def test_a_commit_that_was_moved_twice_leaves_each_writer_its_own(
+def test_a_diff_says_that_nobody_counted_what_plain_writers_did(
     catalog: TransactionalCatalog, store: FaultyStorage
 ) -> None:
-    tx = catalog.begin()
-    stage(catalog, tx, "a", add("x"))
-    store.interrupt("put_if_absent", lambda: foreign(catalog, "a", 1, add("f")), path=log_file(catalog, "a", 1))
-    store.interrupt("put_if_absent", lambda: foreign(catalog, "a", 2, add("g")), path=log_file(catalog, "a", 2))
-    mine = catalog.commit(tx).version
-    table, last = catalog.database([named("a")]).tables[named("a")], catalog.timeline.head.version
-    found = commits_between(catalog.timeline, table.id, VersionRange(mine - 1, last))
-    assert [(run.first, run.last) for run in found] == [(1, 1), (2, 2), (3, 3)]
-    assert found[2].version == mine
-    assert mine < found[0].version < found[1].version
+    mine = moved_commit(catalog, store, "f")
+    foreign(catalog, "a", 3, add("g"))
+    last = catalog.database([named("a")]).version
+    timeline = catalog.timeline
+    [moved], [taken] = diff(timeline, mine - 1, mine), diff(timeline, last - 1, last)
+    assert (moved.from_version, moved.to_version, moved.counts) == (0, 2, UNKNOWN)
+    assert (taken.from_version, taken.to_version, taken.counts) == (2, 3, UNKNOWN)
+    assert diff(timeline, mine, mine + 1) == [], "that it was moved changes nothing"

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec.structs import astuple
+
 from lockstep.errors import InvalidError
 from lockstep.recovery.changes import restore_to, revert, undrop
 from lockstep.recovery.diff import diff
@@ -157,8 +159,7 @@ def _diff(requests: ProcedureRequests, session: Session, request: protocol.CallP
             [
                 *(change.kind, change.name, change.change, change.old_name),
                 *(change.from_version, change.to_version, change.transactions),
-                *(change.counts.files_added, change.counts.files_removed),
-                *(known(change.counts.rows_added), known(change.counts.rows_removed)),
+                *map(known, astuple(change.counts)),
             ]
             for change in diff(house.catalog.timeline, older, newer)
         ]
