@@ -239,7 +239,7 @@ def judge(catalog: TransactionalCatalog, found: list[Any], before: int, case: st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("apart", [1, 4, 9])
+@pytest.mark.parametrize("apart", [1, *(pytest.param(each, marks=pytest.mark.deep) for each in (4, 9))])
 def test_two_that_recover_several_versions_agree_wherever_a_plain_writer_comes_in_between(
     tmp_path: Path, apart: int
 ) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from immutables import Map
+
 from lockstep.errors import InvalidError
 from lockstep.timeline.database import Database
-from lockstep.timeline.entry import Counts, Entry, Name, Namespace, Table
+from lockstep.timeline.entry import Counts, Entry, Name, Namespace, Table, TableWrite
 from lockstep.timeline.known import Known
 from lockstep.timeline.placements import Placements
 from lockstep.transactions.names import Names
-
 
 UNKNOWN = Counts(-1, -1, -1, -1)
 """Of what a plain Delta writer did: its commits are not read."""
@@ -49,16 +50,13 @@ class Touched:
         placements: where commits are that were moved behind plain Delta writers', whose commits they bring with them.
     """
 
-    placements: Placements = field(default_factory=dict)
+    placements: Placements = field(default_factory=Map)
     tables: dict[str, list[Counts]] = field(default_factory=dict)
     views: dict[Name, int] = field(default_factory=dict)
     namespaces: dict[Namespace, int] = field(default_factory=dict)
 
     def add(self, entry: Entry) -> None:
-        counts = {
-            write.id: UNKNOWN if entry.kind == "external" or (write.id, entry.version) in self.placements else write.counts
-            for write in entry.writes
-        }
+        counts = {write.id: self._counts(entry, write) for write in entry.writes}
         counts |= {id_: Counts() for id_ in {ddl.id for ddl in entry.tables} - counts.keys()}
         for id_, each in counts.items():
             self.tables.setdefault(id_, []).append(each)
@@ -66,6 +64,10 @@ class Touched:
             self.views[name] = self.views.get(name, 0) + 1
         for namespace in {ddl.name for ddl in entry.namespaces}:
             self.namespaces[namespace] = self.namespaces.get(namespace, 0) + 1
+
+    def _counts(self, entry: Entry, write: TableWrite) -> Counts:
+        is_behind_others = (write.id, entry.version) in self.placements
+        return UNKNOWN if entry.kind == "external" or is_behind_others else write.counts
 
 
 def diff(timeline: Known, older: int, newer: int) -> list[Change]:
