@@ -7,7 +7,7 @@ from typing import Literal
 
 from immutables import Map
 
-from lockstep.errors import InvalidError
+from lockstep.errors import ExpiredError, InvalidError
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Counts, Entry, Name, Namespace, Table, TableWrite
 from lockstep.timeline.known import Known
@@ -75,10 +75,17 @@ def diff(timeline: Known, older: int, newer: int) -> list[Change]:
 
     Raises:
         InvalidError: there is no such version, or the first is the newer.
+        ExpiredError: what is between them has expired, though tags may keep the two.
         UnavailableError, CorruptTimelineError: the timeline cannot be read.
     """
     if older > newer:
         raise InvalidError(f"version {older} is newer than {newer}: name the older one first")
+    kept = timeline.head.expired.first_kept
+    if older < newer and older + 1 < kept:
+        raise ExpiredError(
+            f"what database versions {older + 1} to {min(newer, kept - 1)} changed is not known any more, for they "
+            f"have expired: the oldest version to ask from is {kept - 1}. Each that a tag keeps can be read as it was"
+        )
     touched = Touched(timeline.placements)
     for entry in timeline.scan(older, newer):
         touched.add(entry)

@@ -63,9 +63,10 @@ def dropped_in(entries: Iterable[Entry], there: Collection[str] = ()) -> Iterato
 
 
 def dropped_tables(timeline: Known, seen: Database | None = None) -> Iterator[DroppedTable]:
-    """Yield the tables that were dropped and are not there, the last one first.
+    """Yield the tables that were dropped, are not there and may come back, the last one first.
 
-    It reads entries until nobody asks for more. What was dropped before the first entry that is kept has expired.
+    It reads entries until nobody asks for more. What was dropped before the first entry that is kept has expired, and
+    a table that was settled is there under another id.
 
     Args:
         seen: what is there, and after which nothing has happened: a snapshot; the newest database version by default.
@@ -73,6 +74,10 @@ def dropped_tables(timeline: Known, seen: Database | None = None) -> Iterator[Dr
     Raises:
         UnavailableError, CorruptTimelineError: an entry cannot be read.
     """
+    return (table for table in _dropped(timeline, seen) if table.id not in timeline.head.settled)
+
+
+def _dropped(timeline: Known, seen: Database | None = None) -> Iterator[DroppedTable]:
     head = timeline.head if seen is None else seen
     since = min(timeline.head.expired.first_kept - 1, head.version)
     for table in dropped_in(timeline.newest_first(since, head.version)):
@@ -91,7 +96,7 @@ def find_dropped(timeline: Known, name: Name, *, id: str | None = None, case_sen
     def key(name: Name) -> Name:
         return name if case_sensitive else folded(name)
 
-    for table in dropped_tables(timeline):
+    for table in _dropped(timeline):  # of one that was settled it is said why it does not come back
         if table.id == id or (id is None and key(table.name) == key(name)):
             return table
     which = f"no dropped table {name}" if id is None else f"no dropped table with id {id}"

@@ -7,9 +7,11 @@ from datetime import timedelta
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.errors import InvalidError
+from lockstep.errors import ExpiredError, InvalidError
 from lockstep.recovery.diff import UNKNOWN, diff
 from lockstep.recovery.row_changes import VersionRange, commits_between, range_of_times, range_of_versions
+from lockstep.recovery.tags import new_tag
+from lockstep.retention.expiring import expire_snapshots
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, append, foreign, log_file, named, stage
 
@@ -132,3 +134,20 @@ def test_a_diff_says_that_nobody_counted_what_plain_writers_did(
     assert (moved.from_version, moved.to_version, moved.counts) == (0, 2, UNKNOWN)
     assert (taken.from_version, taken.to_version, taken.counts) == (2, 3, UNKNOWN)
     assert diff(timeline, mine, mine + 1) == [], "that it was moved changes nothing"
+
+
+def test_a_diff_across_what_has_expired_says_so(catalog: TransactionalCatalog) -> None:
+    """Though a tag keeps the older of the two, so that it can be read."""
+    append(catalog, "a", "q")
+    older = catalog.timeline.head.version
+    kept = new_tag("kept", version=older, days=None, comment="", now=catalog.lake.clock())
+    catalog.run(lambda tx: tx.changing().create_tag(kept))
+    for file in "rst":
+        append(catalog, "a", file)
+    expire_snapshots(catalog.lake, older_than=catalog.lake.clock(), retain_last=1, grace=timedelta())
+    head = catalog.database()
+    assert (head.expired.first_kept > older + 1, catalog.timeline.at(older).version) == (True, older)
+    with pytest.raises(ExpiredError, match="is not known any more") as refused:
+        diff(catalog.timeline, older, head.version)
+    assert type(refused.value) is ExpiredError
+    assert diff(catalog.timeline, older, older) == []
