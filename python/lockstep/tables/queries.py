@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lockstep.errors import InvalidError, UndefinedError, UnsupportedError
 from lockstep.tables.conditions import SYNTAX
-from lockstep.tables.conform import NO_COLUMN, OUT_OF_RANGE, check_fields
+from lockstep.tables.conform import NO_COLUMN, OUT_OF_RANGE, WRONG_TYPE, arrow_table, check_fields
 from lockstep.tables.interrupting import interrupted
 from lockstep.tables.layout import RESERVED
 from lockstep.tables.schema import quoted
@@ -23,6 +23,9 @@ from lockstep.timeline.fold import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+RESERVED_NAME = "42939"
+"""PostgreSQL's reserved_name."""
 
 
 @contextmanager
@@ -151,6 +154,50 @@ def check_query(query: str) -> None:
         )
 
 
+def check_column_names(names: Iterable[str], what: str) -> None:
+    """Raise unless columns have names that DuckDB tells apart: it ignores case, and would rename the second.
+
+    Args:
+        what: has the columns, for messages.
+
+    Raises:
+        InvalidError (42804): two are one.
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        if (other := seen.get(name.casefold())) is not None:
+            raise InvalidError(
+                f"{what} have the columns {other!r} and {name!r}, which are one name to DuckDB, which ignores case: "
+                "rename one, or leave it out",
+                sqlstate=WRONG_TYPE,
+            )
+        seen[name.casefold()] = name
+
+
+def check_not_reserved(names: Iterable[str], what: str) -> None:
+    """Raise InvalidError (42939) if one of some names is Lockstep's own, in whatever case."""
+    if name := next((name for name in names if name.casefold().startswith(RESERVED)), None):
+        raise InvalidError(f"{what}: {name!r}, and {RESERVED}… is Lockstep's own", sqlstate=RESERVED_NAME)
+
+
+def given_relation(data: Any, name: str) -> Any:
+    """Return rows that a caller names in a query as DuckDB registers them: those of a dataset are not read yet.
+
+    Raises:
+        InvalidError: what is no rows, see `arrow_table`; or two columns of one name (42804).
+    """
+    if data is None or isinstance(data, Mapping | list | tuple):
+        data = arrow_table(data)
+    if hasattr(data, "collect_schema"):  # of Polars, where `schema` of a lazy frame would warn
+        names = data.collect_schema().names()
+    elif isinstance(schema := getattr(data, "projected_schema", getattr(data, "schema", None)), pa.Schema):
+        names = schema.names
+    else:  # of pandas
+        names = [str(column) for column in getattr(data, "columns", ())]
+    check_column_names(names, f"the rows that the query calls {name}")
+    return data
+
+
 def run_query(query: str, read: Callable[[Name], Any], relations: Mapping[str, Any]) -> pa.Table:
     """Return the answer to a query over tables of a lake.
 
@@ -159,13 +206,13 @@ def run_query(query: str, read: Callable[[Name], Any], relations: Mapping[str, A
         relations: by name, what else the query may read; such a name hides a table's.
 
     Raises:
-        InvalidError, UnsupportedError: see `check_query` and `evaluate`.
+        InvalidError, UnsupportedError: see `check_query`, `given_relation` and `evaluate`.
         LockstepError: as `read` says.
     """
     check_query(query)
     with connected() as connection:
         for alias, relation in relations.items():
-            connection.register(alias, relation)
+            connection.register(alias, given_relation(relation, alias))
         for number, (name, is_sure) in enumerate(tables_in(query).items()):
             if name.namespace == DEFAULT_NAMESPACE and name.table in relations:
                 continue

@@ -23,7 +23,13 @@ from lockstep.tables.conform import NO_COLUMN, arrow_table
 from lockstep.tables.evolving import difference, with_columns, with_marks
 from lockstep.tables.identity import with_values as with_identities
 from lockstep.tables.layout import RESERVED, Layout
-from lockstep.tables.queries import check_one_value_a_row, check_struct_fields, evaluate
+from lockstep.tables.queries import (
+    check_column_names,
+    check_not_reserved,
+    check_one_value_a_row,
+    check_struct_fields,
+    evaluate,
+)
 from lockstep.tables.reading import FILE, ROW, Files
 from lockstep.tables.row_ids import PRESERVED, RowIds
 from lockstep.tables.schema import duckdb_type
@@ -252,10 +258,16 @@ class TransactionTable:
         Args:
             source: rows, as for `append`, but with any columns.
             on: the name of a column that both have, several such names, or a condition over `target` and `source`.
+
+        Raises:
+            InvalidError: rows with two columns of one name (42804), or with one of Lockstep's own (42939).
         """
         from lockstep.tables.merging import Merge
 
-        return Merge(self, arrow_table(source), on)
+        rows = arrow_table(source)
+        check_column_names(rows.column_names, "the rows that are merged")
+        check_not_reserved(rows.column_names, "the rows that are merged have a column")
+        return Merge(self, rows, on)
 
     # --- for merging, too ---------------------------------------------------------------------------------------------
 
