@@ -6,9 +6,9 @@ reads are recorded, and relations that were named as such.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -23,6 +23,10 @@ from lockstep.timeline.fold import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+    from sqlglot import exp
+
+AMBIGUOUS = "42702"
+"""PostgreSQL's ambiguous_column, as Lockstep says of tables, too."""
 
 RESERVED_NAME = "42939"
 """PostgreSQL's reserved_name."""
@@ -203,26 +207,94 @@ def run_query(query: str, read: Callable[[Name], Any], relations: Mapping[str, A
 
     Args:
         read: returns what DuckDB can register of a table; asked once for each that the query names.
-        relations: by name, what else the query may read; such a name hides a table's.
+        relations: by name, what else the query may read; such a name hides a table's that is named without a namespace.
 
     Raises:
+        InvalidError (42702): names of two tables, or of two relations, are one to DuckDB.
         InvalidError, UnsupportedError: see `check_query`, `given_relation` and `evaluate`.
         LockstepError: as `read` says.
     """
     check_query(query)
+    hidden = _check_relation_names(relations)
     with connected() as connection:
         for alias, relation in relations.items():
             connection.register(alias, given_relation(relation, alias))
-        for number, (name, is_sure) in enumerate(tables_in(query).items()):
-            if name.namespace == DEFAULT_NAMESPACE and name.table in relations:
+        found: dict[Name, Any] = {}
+        for name, named in tables_in(query).items():
+            if named.is_bare and name.table.casefold() in hidden:
                 continue
-            with suppress(*() if is_sure else (UndefinedError,)):
-                register(connection, name, read(name), f"{RESERVED}_{number}")
+            with suppress(*() if named.is_sure else (UndefinedError,)):
+                found[name] = read(name)
+                _refuse_hidden(name, hidden)
+        refuse_two_of_one_name(found, "ask for them in a query each")
+        for number, (name, data) in enumerate(found.items()):
+            register(connection, name, data, f"{RESERVED}_{number}")
         return answer(connection, query)
 
 
-def tables_in(query: str) -> dict[Name, bool]:
-    """Return the tables that a query names, and whether each must be one: it may be a part of the query (WITH).
+def _check_relation_names(names: Iterable[str]) -> set[str]:
+    """Return the names of relations as DuckDB compares them.
+
+    Raises:
+        InvalidError: two are one (42702), or one is Lockstep's own (42939).
+    """
+    check_not_reserved(names, "rows are given by the name")
+    seen: dict[str, str] = {}
+    for name in names:
+        if (other := seen.setdefault(name.casefold(), name)) != name:
+            raise InvalidError(
+                f"rows are given by the names {other!r} and {name!r}, which are one to DuckDB, which ignores case",
+                sqlstate=AMBIGUOUS,
+            )
+    return {*seen}
+
+
+def _refuse_hidden(name: Name, hidden: Collection[str]) -> None:
+    """Raise InvalidError (42702) for a table of the namespace `main`, where relations of a query are to DuckDB."""
+    if ".".join(name.namespace).casefold() == "main" and name.table.casefold() in hidden:
+        raise InvalidError(
+            f"table {name} has one name in DuckDB with rows that are given by the name {name.table}: give them by "
+            "another",
+            sqlstate=AMBIGUOUS,
+        )
+
+
+def refuse_two_of_one_name(names: Iterable[Name], instead: str) -> None:
+    """Raise unless DuckDB tells names of tables apart: it ignores case, and takes a namespace's parts for one name.
+
+    Args:
+        instead: what to do about it.
+
+    Raises:
+        InvalidError (42702): two are one.
+    """
+    seen: dict[tuple[str, str], Name] = {}
+    for name in names:
+        schema = ".".join(name.namespace).casefold()
+        schemas = ("main", schema) if schema == "default" else (schema,)
+        others = [seen.setdefault((each, name.table.casefold()), name) for each in schemas]
+        if other := next((each for each in others if each != name), None):
+            raise InvalidError(
+                f"tables {other} and {name} of namespaces {other.namespace} and {name.namespace} have one name in "
+                f"DuckDB: {instead}",
+                sqlstate=AMBIGUOUS,
+            )
+
+
+class Named(NamedTuple):
+    """How a query names a table.
+
+    Attributes:
+        is_bare: without a namespace wherever it does.
+        is_sure: whether it must be a table; else DuckDB may take it for a part of the query (WITH).
+    """
+
+    is_bare: bool
+    is_sure: bool
+
+
+def tables_in(query: str) -> dict[Name, Named]:
+    """Return the tables that a query names.
 
     What is not found here DuckDB does not find either, so no table is read without a word.
 
@@ -240,18 +312,41 @@ def tables_in(query: str) -> dict[Name, bool]:
             f"which tables this query names is not understood: write it in other words ({error})"
         ) from error
     parts = {each.alias.lower() for each in tree.find_all(exp.CTE)}
-    names: dict[Name, bool] = {}
+    names: dict[Name, Named] = {}
     for table in tree.find_all(exp.Table):
         if not isinstance(table.this, exp.Identifier):
             continue  # a function
+        if not table.db and is_part(table):
+            continue
         if table.catalog:
             raise InvalidError(
                 f"{table.sql('duckdb')}: write a namespace of several parts in one pair of quotes, "
                 f'"{table.catalog}.{table.db}".{table.name}'
             )
         namespace = tuple(table.db.split(".")) if table.db else DEFAULT_NAMESPACE
-        names[Name(namespace=namespace, table=table.name)] = bool(table.db) or table.name.lower() not in parts
+        name, is_bare = Name(namespace=namespace, table=table.name), not table.db
+        is_sure = not is_bare or table.name.lower() not in parts
+        before = names.get(name, Named(is_bare, is_sure))
+        names[name] = Named(before.is_bare and is_bare, before.is_sure or is_sure)
     return names
+
+
+def is_part(table: exp.Table) -> bool:
+    """Tell whether a name is of a part of a query (WITH) that is known where it stands: of those before it."""
+    from sqlglot import exp
+
+    node: exp.Expr = table
+    while (parent := node.parent) is not None:
+        known: list[exp.Expr] = []
+        if isinstance(parent, exp.With):
+            at = next(number for number, each in enumerate(parent.expressions) if each is node)
+            known = parent.expressions[: at + 1 if parent.args.get("recursive") else at]
+        elif (with_ := parent.args.get("with_")) is not None and with_ is not node:
+            known = with_.expressions
+        if table.name.lower() in (each.alias.lower() for each in known):
+            return True
+        node = parent
+    return False
 
 
 def register(connection: DuckDBPyConnection, name: Name, data: Any, alias: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from lockstep.errors import InvalidError
+from lockstep.errors import InvalidError, LockstepError, UndefinedError
 from lockstep.tables.opened import OpenLake
 from tests.support.refused import refused_in
 
@@ -61,3 +63,90 @@ def test_a_query_takes_no_rows_with_two_columns_of_one_name(table: OpenLake, kin
     with table.transaction() as tx, refused_in(tx, InvalidError, "one name") as refused:
         tx.sql("FROM n", n=rows)
     assert refused.value.sqlstate == "42804"
+
+
+# --- tables of a query ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def alike(lake: OpenLake) -> OpenLake:
+    """A lake with tables that are one to DuckDB, each with one number."""
+    with lake.transaction() as tx:
+        for namespace in ("main", "n", "N"):
+            tx.create_namespace(namespace)
+        for number, name in enumerate(("m", "M", "main.m", "n.t", "N.t", "other")):
+            tx.create(name, pa.schema([("a", pa.int64())])).append({"a": [number]})
+    return lake
+
+
+def answers(lake: OpenLake, query: str, **relations: Any) -> list[list[int]]:
+    """What a query answers in a transaction, and at the newest version."""
+    with lake.transaction(read_only=True) as tx:
+        rows = tx.sql(query, **relations)
+    assert lake.at().sql(query, **relations).equals(rows)
+    return [list(row) for row in zip(*(column.to_pylist() for column in rows.columns), strict=True)]
+
+
+def refused(lake: OpenLake, query: str, **relations: Any) -> set[str]:
+    """The SQLSTATEs with which a query is refused in a transaction, and at the newest version."""
+    with lake.transaction(read_only=True) as tx, refused_in(tx, LockstepError) as first:
+        tx.sql(query, **relations)
+    with pytest.raises(LockstepError) as second:
+        lake.at().sql(query, **relations)
+    return {first.value.sqlstate, second.value.sqlstate}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("main.m", "m"), ("m", '"M"'), ("n.t", "N.t"), ('"default".m', "main.m"), ("main.m", '"M"')]
+)
+def test_two_tables_of_one_name_in_a_query_are_refused(alike: OpenLake, one: str, other: str) -> None:
+    for first, second in ((one, other), (other, one)):
+        assert refused(alike, f"SELECT (SELECT a FROM {first}) AS x, (SELECT a FROM {second}) AS y") == {"42702"}
+
+
+def test_tables_in_queries_of_their_own_are_not(alike: OpenLake) -> None:
+    for number, name in enumerate(("m", '"M"', "main.m", "n.t", "N.t")):
+        assert answers(alike, f"SELECT x.a, y.a FROM {name} x, {name} y") == [[number, number]]
+    assert answers(alike, 'SELECT x.a, y.a FROM m x, "default".m y') == [[0, 0]]
+
+
+def test_what_is_only_a_part_of_the_query_is_no_table(alike: OpenLake) -> None:
+    assert answers(alike, "WITH m AS (SELECT a * 10 AS a FROM main.m) FROM m") == [[20]]
+    assert answers(alike, 'WITH "M" AS (SELECT a + 7 AS a FROM m), u AS (FROM "M") SELECT u.a FROM u, other') == [[7]]
+    assert answers(alike, "WITH RECURSIVE m AS (SELECT 1 AS a UNION ALL SELECT a + 1 FROM m WHERE a < 3) FROM m") == [
+        [1],
+        [2],
+        [3],
+    ]
+
+
+def test_what_is_a_part_in_one_place_may_be_a_table_in_another(alike: OpenLake) -> None:
+    mixed = "SELECT (WITH m AS (SELECT 5 AS a) SELECT a FROM m) AS part, (SELECT a FROM m) AS x"
+    assert answers(alike, mixed) == [[5, 0]]
+    assert refused(alike, f"{mixed}, (SELECT a FROM main.m) AS y") == {"42702"}
+
+
+# --- relations beside tables ------------------------------------------------------------------------------------------
+
+
+def test_a_relation_hides_a_bare_name_and_no_other(alike: OpenLake) -> None:
+    hundred = pa.table({"a": [100]})
+    assert answers(alike, "FROM m", m=hundred) == [[100]]
+    assert answers(alike, 'SELECT x.a, y.a FROM "default".m x, m y', m=hundred) == [[0, 100]]
+    assert answers(alike, 'SELECT x.a, y.a FROM m x, "default".m y', m=hundred) == [[100, 0]]
+    assert answers(alike, "SELECT x.a, y.a FROM n.t x, t y", t=hundred) == [[3, 100]]
+    for query in ("FROM main.m", "FROM main.m x, m y"):  # to DuckDB, rows that are given are in `main`
+        assert refused(alike, query, M=hundred) == {"42702"}
+    with alike.transaction(read_only=True) as tx, pytest.raises(UndefinedError):
+        tx.sql('FROM "default".nosuch', nosuch=hundred)
+
+
+def test_a_relation_hides_what_duckdb_takes_for_its_name(alike: OpenLake) -> None:
+    assert answers(alike, "FROM OTHER", other=pa.table({"a": [100]})) == [[100]]
+    assert answers(alike, "FROM other", OTHER=pa.table({"a": [100]})) == [[100]]
+
+
+def test_relations_have_names_of_their_own(alike: OpenLake) -> None:
+    one = pa.table({"a": [1]})
+    assert refused(alike, "FROM r", r=one, R=one) == {"42702"}
+    assert refused(alike, "FROM other", __lockstep_0=one) == {"42939"}
