@@ -149,6 +149,18 @@ def conform(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
+def nullable(field: pa.Field) -> pa.Field:
+    """Return a field of a table without NOT NULL, also in the fields of structs within it."""
+    type_ = field.type
+    if pa.types.is_struct(type_):
+        type_ = pa.struct([nullable(type_.field(i)) for i in range(type_.num_fields)])
+    elif pa.types.is_list(type_):
+        type_ = pa.list_(nullable(type_.value_field))
+    elif pa.types.is_map(type_):
+        type_ = pa.map_(nullable(type_.key_field).with_nullable(False), nullable(type_.item_field))
+    return pa.field(field.name, type_)
+
+
 def check_fields(given: pa.DataType, taken: pa.DataType, what: str) -> None:
     """Raise unless all fields of structs in a type are fields of a column's, however they are spelled.
 
