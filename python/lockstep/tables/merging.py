@@ -199,11 +199,14 @@ class Merge:
         clauses = [clause for clause in self._clauses if clause.when == when]
         if any(clause.condition is None for clause in clauses[:-1]):
             raise InvalidError(f"of the clauses for rows {when}, one without a condition takes all that come after it")
+        of_target = () if when == "not matched" else layout.types
+        of_source = () if when == "not matched by source" else self._source.column_names
+        named = [*of_target, *of_source]
         for clause in clauses:
             if clause.condition is not None:
-                checked(clause.condition, f"the condition of a clause for rows {when}")
+                checked(clause.condition, f"the condition of a clause for rows {when}", named)
             if clause.values:
-                check_columns(clause.values, layout)
+                check_columns(clause.values, layout, named)
         spelled = [_spelled_out(clause, self._source, layout) for clause in clauses]
         _check_generated(spelled, layout)
         return spelled
@@ -254,7 +257,7 @@ def _check_generated(clauses: Sequence[Clause], layout: Layout) -> None:
 def _join(on: str | Sequence[str], source: pa.Table, layout: Layout) -> str:
     """Return the condition by which a row of the source matches one of the table."""
     if isinstance(on, str):
-        return f"({checked(on, 'what rows are merged on')}\n)"
+        return f"({checked(on, 'what rows are merged on', [*layout.types, *source.column_names])}\n)"
     for name in on:
         if name not in source.column_names or name not in layout.types:
             raise InvalidError(f"rows are merged on {name!r}, which is not a column of both sides", sqlstate=NO_COLUMN)
