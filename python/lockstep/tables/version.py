@@ -265,10 +265,13 @@ class VersionTable:
         if isinstance(reader, Opened):
             wanted = known if names is None else names
             return reader.files.read(reader.adds, wanted).select(wanted)
+        read = known[:1] if names == [] else names  # of no column deltalake reads no rows
         try:
-            rows = pa.RecordBatchReader.from_stream(reader.scan(columns=names)).read_all()
+            rows = pa.RecordBatchReader.from_stream(reader.scan(columns=read)).read_all()
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise self._refusal(error) from error
+        if names == []:
+            return rows.select([])
         return rows.cast(plain_schema(reader.schema().to_json(), rows.column_names))
 
     def relation(self) -> Any:
