@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lockstep.arguments import NOT_IN_REPERTOIRE
 from lockstep.errors import InvalidError
 from lockstep.tables.schema import plain
 
@@ -37,9 +38,6 @@ KEY_TWICE = "23505"
 
 _FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))
 _DAY_MICROS = 24 * 60 * 60 * 10**6
-
-NOT_IN_REPERTOIRE = "22021"
-"""PostgreSQL's character_not_in_repertoire."""
 
 
 def arrow_table(data: Any) -> pa.Table:

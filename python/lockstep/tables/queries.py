@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from lockstep.arguments import check_text
 from lockstep.errors import InvalidError, UndefinedError, UnsupportedError
 from lockstep.tables.conditions import SYNTAX
 from lockstep.tables.conform import NO_COLUMN, OUT_OF_RANGE, WRONG_TYPE, arrow_table, check_fields
@@ -61,8 +62,22 @@ def evaluate(relations: Mapping[str, pa.Table], query: str) -> pa.Table:
     """
     with connected() as connection:
         for name, table in relations.items():
-            connection.register(name, table)
+            _register_rows(connection, name, table)
         return answer(connection, query)
+
+
+def _register_rows(connection: DuckDBPyConnection, name: str, rows: Any) -> None:
+    """Register rows by a name.
+
+    Raises:
+        InvalidError, UnsupportedError: DuckDB does not take them, as rows without columns, or half floats (0A000).
+    """
+    import duckdb
+
+    try:
+        connection.register(name, rows)
+    except duckdb.Error as error:
+        raise refusal(error) from error
 
 
 def check_one_value_a_row(relations: Mapping[str, pa.Table], tables: str, expressions: Iterable[str]) -> None:
@@ -131,6 +146,8 @@ def refusal(error: Exception) -> InvalidError:
         duckdb.OutOfRangeException: OUT_OF_RANGE,
         duckdb.ConversionException: "22018",
     }
+    if isinstance(error, duckdb.NotImplementedException):
+        return UnsupportedError(f"DuckDB: {error}")
     kind = UndefinedError if isinstance(error, duckdb.CatalogException) else InvalidError
     return kind(f"DuckDB: {error}", sqlstate=states.get(type(error), "22023"))
 
@@ -169,6 +186,7 @@ def check_column_names(names: Iterable[str], what: str) -> None:
     """
     seen: dict[str, str] = {}
     for name in names:
+        check_text(name, f"{what} have a column whose name")
         if (other := seen.get(name.casefold())) is not None:
             raise InvalidError(
                 f"{what} have the columns {other!r} and {name!r}, which are one name to DuckDB, which ignores case: "
@@ -218,7 +236,7 @@ def run_query(query: str, read: Callable[[Name], Any], relations: Mapping[str, A
     hidden = _check_relation_names(relations)
     with connected() as connection:
         for alias, relation in relations.items():
-            connection.register(alias, given_relation(relation, alias))
+            _register_rows(connection, alias, given_relation(relation, alias))
         found: dict[Name, Any] = {}
         for name, named in tables_in(query).items():
             if named.is_bare and name.table.casefold() in hidden:
@@ -238,6 +256,8 @@ def _check_relation_names(names: Iterable[str]) -> set[str]:
     Raises:
         InvalidError: two are one (42702), or one is Lockstep's own (42939).
     """
+    for name in names:
+        check_text(name, "a name of rows that are given")
     check_not_reserved(names, "rows are given by the name")
     seen: dict[str, str] = {}
     for name in names:
