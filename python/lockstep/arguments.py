@@ -15,6 +15,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
+NOT_IN_REPERTOIRE = "22021"
+"""PostgreSQL's character_not_in_repertoire."""
+
 _SHOWN = 100
 """Characters of a wrong argument that a message shows."""
 
@@ -23,7 +26,7 @@ def takes(**kinds: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return a decorator of a function some of whose arguments must be of these types, defaults aside.
 
     The types are what `isinstance` takes; a bool is no int here. The decorated function raises InvalidError, with the
-    argument's name, for any other.
+    argument's name, for any other, and for texts that no UTF-8 has (22021), in mappings too.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -47,6 +50,8 @@ def takes(**kinds: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
                         f"{function.__name__}: {name} is {value!r:.{_SHOWN}}, of type {type(value).__name__}: expected "
                         f"{expected}"
                     )
+                if name in expected_kinds:
+                    _check_texts_of(value, f"{function.__name__}: {name}")
             return function(*args, **kwargs)
 
         return checked
@@ -59,6 +64,28 @@ def _is_one(value: object, kind: Any) -> bool:
     return any(isinstance(value, each) and not (each is int and isinstance(value, bool)) for each in kinds)
 
 
+def check_text(text: str, argument: str) -> None:
+    """Raise InvalidError (22021) for a text that no UTF-8 has, as of a file's name that is none; it is not shown."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidError(
+            f"{argument} has U+{ord(text[error.start]):04X} as character {error.start + 1}, half of a pair: no UTF-8 "
+            "has that",
+            sqlstate=NOT_IN_REPERTOIRE,
+        ) from None
+
+
+def _check_texts_of(value: object, argument: str) -> None:
+    if isinstance(value, str):
+        check_text(value, argument)
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            for text in (key, each):
+                if isinstance(text, str):
+                    check_text(text, f"{argument}, {key!a:.{_SHOWN}},")
+
+
 def list_of_names(names: Iterable[Any], argument: str) -> list[str]:
     """Return names that a caller gives as a list of them.
 
@@ -68,6 +95,8 @@ def list_of_names(names: Iterable[Any], argument: str) -> list[str]:
     found = [] if isinstance(names, str | bytes) else list(names)
     if isinstance(names, str | bytes) or not all(isinstance(name, str) for name in found):
         raise InvalidError(f"{argument} is {names!r:.{_SHOWN}}, of type {type(names).__name__}: expected a list of str")
+    for name in found:
+        check_text(name, argument)
     return found
 
 

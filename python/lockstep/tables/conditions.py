@@ -9,7 +9,7 @@ for null.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,12 +41,15 @@ class _Text:
     exact: bool
 
 
-def checked(predicate: str, what: str = "the predicate") -> str:
+def checked(predicate: str, what: str = "the predicate", columns: Collection[str] = ()) -> str:
     """Return a predicate, or what a column is set to, that is one expression over the columns of one row.
+
+    Args:
+        columns: that it may name; what is called `target` or `source` must be one of them.
 
     Raises:
         InvalidError (42601): it is no expression.
-        InvalidError (42703): it names what is Lockstep's own, or a column by its place.
+        InvalidError (42703): it names what is Lockstep's own, a column by its place, or a whole row.
         UnsupportedError: it has a query in it, whose reads nobody would record; or what is not of one row: an
             aggregate, a window, what makes several rows of one, all columns at once.
     """
@@ -64,7 +67,24 @@ def checked(predicate: str, what: str = "the predicate") -> str:
         )
     if (part := next(filter(_is_no_name, tree.walk()), None)) is not None:
         raise InvalidError(f"{what} names {part.sql('duckdb')[:100]}, which is no column", sqlstate=NO_COLUMN)
+    known = {name.lower() for name in columns}
+    if (part := next((each for each in tree.find_all(exp.Column) if _is_whole_row(each, known)), None)) is not None:
+        raise InvalidError(
+            f"{what} names {part.sql('duckdb')[:100]}, a whole row, which is no column: name columns of it",
+            sqlstate=NO_COLUMN,
+        )
     return predicate
+
+
+_SIDES = ("target", "source")
+
+
+def _is_whole_row(column: Any, known: Collection[str]) -> bool:
+    """Tell whether a name is of a row itself, as DuckDB takes that of a table: it has Lockstep's own columns in it."""
+    first, *others = [part.name.lower() for part in column.parts]
+    if first in known or (others and first in _SIDES):
+        return False  # a column, or one of a side
+    return [first, *others][-1] in _SIDES
 
 
 def _is_of_more_than_a_row(tree: Any) -> bool:

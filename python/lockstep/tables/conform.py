@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lockstep.arguments import NOT_IN_REPERTOIRE
 from lockstep.errors import InvalidError
 from lockstep.tables.schema import plain
 
@@ -37,9 +38,6 @@ KEY_TWICE = "23505"
 
 _FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))
 _DAY_MICROS = 24 * 60 * 60 * 10**6
-
-NOT_IN_REPERTOIRE = "22021"
-"""PostgreSQL's character_not_in_repertoire."""
 
 
 def arrow_table(data: Any) -> pa.Table:
@@ -147,6 +145,18 @@ def conform(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
             raise InvalidError(f"{what} is given a map that has a key twice", sqlstate=KEY_TWICE)
         columns.append(column)
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def nullable(field: pa.Field) -> pa.Field:
+    """Return a field of a table without NOT NULL, also in the fields of structs within it."""
+    type_ = field.type
+    if pa.types.is_struct(type_):
+        type_ = pa.struct([nullable(type_.field(i)) for i in range(type_.num_fields)])
+    elif pa.types.is_list(type_):
+        type_ = pa.list_(nullable(type_.value_field))
+    elif pa.types.is_map(type_):
+        type_ = pa.map_(nullable(type_.key_field).with_nullable(False), nullable(type_.item_field))
+    return pa.field(field.name, type_)
 
 
 def check_fields(given: pa.DataType, taken: pa.DataType, what: str) -> None:

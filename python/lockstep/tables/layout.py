@@ -286,7 +286,7 @@ class Layout:
         self._refuse(refused, "written")
         if not only_appends and self._is_on(APPEND_ONLY):
             raise ReadOnlyError(f"table {self.name} is for appends alone ({APPEND_ONLY} is true)")
-        if names := [name for name in self.types if name.startswith(RESERVED)]:
+        if names := [name for name in self.types if name.casefold().startswith(RESERVED)]:
             raise UnsupportedError(f"table {self.name} has the column {names[0]}, and {RESERVED}… is Lockstep's own")
         self.schema  # noqa: B018  # its types are asked for, too
 

@@ -22,7 +22,7 @@ from lockstep.tables.changes import INDEX, Candidates, Placed
 from lockstep.tables.checks import default_of, taken, with_generated
 from lockstep.tables.commits import Operation
 from lockstep.tables.conditions import checked, condition_of_keys
-from lockstep.tables.conform import NO_COLUMN, conform
+from lockstep.tables.conform import NO_COLUMN, conform, nullable
 from lockstep.tables.layout import RESERVED, Layout
 from lockstep.tables.queries import check_one_value_a_row, check_struct_fields, evaluate
 from lockstep.tables.reading import FILE, ROW
@@ -80,7 +80,10 @@ class Merge:
 
     @takes(condition=str | None)
     def when_matched_update_all(self, condition: str | None = None) -> Self:
-        """Set all columns of rows that match to the source's columns of the same names, which must exist."""
+        """Set all columns of rows that match to the source's columns of the same names, which must exist.
+
+        As in `append`, these have the columns' types, or types that say the same: nothing is cast as expressions are.
+        """
         return self._add("matched", condition, {})
 
     @takes(condition=str | None)
@@ -95,7 +98,7 @@ class Merge:
 
     @takes(condition=str | None)
     def when_not_matched_insert_all(self, condition: str | None = None) -> Self:
-        """Insert each source row that matches no row, with all columns of the table."""
+        """Insert each source row that matches no row, with all columns of the table, which have their types."""
         return self._add("not matched", condition, {})
 
     @takes(values=Mapping, condition=str | None)
@@ -132,15 +135,16 @@ class Merge:
         clauses = {when: self._checked(when, layout) for when in ("matched", "not matched", "not matched by source")}
         if not self._clauses:
             raise InvalidError(f"nothing is to be done with the rows that are merged into {layout.name}: say a clause")
-        keys = [self._on] if isinstance(self._on, str) and self._on in self._source.column_names else self._on
-        join = _join(keys, self._source, layout)
+        source = _with_types(self._source, layout) if any(map(_is_all, self._clauses)) else self._source
+        keys = [self._on] if isinstance(self._on, str) and self._on in source.column_names else self._on
+        join = _join(keys, source, layout)
         by_key = (
             None
             if isinstance(keys, str) or clauses["not matched by source"] or layout.is_mapped
-            else _keys(keys, self._source, layout)
+            else _keys(keys, source, layout)
         )
         found = self._table.find(table, files, by_key)
-        plan = _Plan(found, self._source, join, layout)
+        plan = _Plan(found, source, join, layout)
         changed = plan.changed(clauses["matched"], by_source=False, where=None)
         _check_once(changed, clauses["matched"], layout)
         orphaned = plan.changed(
@@ -159,7 +163,7 @@ class Merge:
 
         def operation(removed_files: int, copied: int) -> Operation:
             metrics = {
-                "numSourceRows": self._source.num_rows,
+                "numSourceRows": source.num_rows,
                 "numTargetRowsInserted": result.inserted,
                 "numTargetRowsUpdated": result.updated,
                 "numTargetRowsDeleted": result.deleted,
@@ -195,19 +199,40 @@ class Merge:
         clauses = [clause for clause in self._clauses if clause.when == when]
         if any(clause.condition is None for clause in clauses[:-1]):
             raise InvalidError(f"of the clauses for rows {when}, one without a condition takes all that come after it")
+        of_target = () if when == "not matched" else layout.types
+        of_source = () if when == "not matched by source" else self._source.column_names
+        named = [*of_target, *of_source]
         for clause in clauses:
             if clause.condition is not None:
-                checked(clause.condition, f"the condition of a clause for rows {when}")
+                checked(clause.condition, f"the condition of a clause for rows {when}", named)
             if clause.values:
-                check_columns(clause.values, layout)
+                check_columns(clause.values, layout, named)
         spelled = [_spelled_out(clause, self._source, layout) for clause in clauses]
         _check_generated(spelled, layout)
         return spelled
 
 
+def _is_all(clause: Clause) -> bool:
+    """Tell whether a clause sets all columns to the source's of the same names."""
+    return clause.values is not None and not clause.values
+
+
+def _with_types(source: pa.Table, layout: Layout) -> pa.Table:
+    """Return rows whose columns have the types of the table's of the same names; none of them must be there yet.
+
+    Raises:
+        InvalidError: a value of another type (42804), or that has no room (22003), see `conform`.
+    """
+    fields = [nullable(layout.schema.field(name)) for name in source.column_names if name in layout.types]
+    columns = conform(source.select([field.name for field in fields]), pa.schema(fields), layout.name)
+    for field in fields:
+        source = source.set_column(source.column_names.index(field.name), field, columns.column(field.name))
+    return source
+
+
 def _spelled_out(clause: Clause, source: pa.Table, layout: Layout) -> Clause:
     """Return a clause whose expressions are all written down."""
-    if clause.values is None or clause.values:
+    if not _is_all(clause):
         return clause
     wanted = [name for name in layout.types if name in source.column_names or name not in layout.generated]
     if missing := [name for name in wanted if name not in source.column_names]:
@@ -232,7 +257,7 @@ def _check_generated(clauses: Sequence[Clause], layout: Layout) -> None:
 def _join(on: str | Sequence[str], source: pa.Table, layout: Layout) -> str:
     """Return the condition by which a row of the source matches one of the table."""
     if isinstance(on, str):
-        return f"({checked(on, 'what rows are merged on')}\n)"
+        return f"({checked(on, 'what rows are merged on', [*layout.types, *source.column_names])}\n)"
     for name in on:
         if name not in source.column_names or name not in layout.types:
             raise InvalidError(f"rows are merged on {name!r}, which is not a column of both sides", sqlstate=NO_COLUMN)

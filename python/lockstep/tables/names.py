@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lockstep.arguments import check_text
 from lockstep.errors import InvalidError
 from lockstep.timeline.entry import Name, Namespace
 from lockstep.timeline.fold import DEFAULT_NAMESPACE
@@ -28,4 +29,6 @@ def _parts(name: object) -> tuple[str, ...]:
     parts = tuple(name.split(".")) if isinstance(name, str) else name
     if not isinstance(parts, tuple) or not parts or not all(isinstance(part, str) and part for part in parts):
         raise InvalidError(f"{name!r:.100} is no name: write 'sales.orders', or a tuple of its parts")
+    for part in parts:
+        check_text(part, "a name")
     return parts

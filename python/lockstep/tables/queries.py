@@ -6,15 +6,16 @@ reads are recorded, and relations that were named as such.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from lockstep.arguments import check_text
 from lockstep.errors import InvalidError, UndefinedError, UnsupportedError
 from lockstep.tables.conditions import SYNTAX
-from lockstep.tables.conform import NO_COLUMN, OUT_OF_RANGE, check_fields
+from lockstep.tables.conform import NO_COLUMN, OUT_OF_RANGE, WRONG_TYPE, arrow_table, check_fields
 from lockstep.tables.interrupting import interrupted
 from lockstep.tables.layout import RESERVED
 from lockstep.tables.schema import quoted
@@ -23,6 +24,13 @@ from lockstep.timeline.fold import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+    from sqlglot import exp
+
+AMBIGUOUS = "42702"
+"""PostgreSQL's ambiguous_column, as Lockstep says of tables, too."""
+
+RESERVED_NAME = "42939"
+"""PostgreSQL's reserved_name."""
 
 
 @contextmanager
@@ -54,8 +62,22 @@ def evaluate(relations: Mapping[str, pa.Table], query: str) -> pa.Table:
     """
     with connected() as connection:
         for name, table in relations.items():
-            connection.register(name, table)
+            _register_rows(connection, name, table)
         return answer(connection, query)
+
+
+def _register_rows(connection: DuckDBPyConnection, name: str, rows: Any) -> None:
+    """Register rows by a name.
+
+    Raises:
+        InvalidError, UnsupportedError: DuckDB does not take them, as rows without columns, or half floats (0A000).
+    """
+    import duckdb
+
+    try:
+        connection.register(name, rows)
+    except duckdb.Error as error:
+        raise refusal(error) from error
 
 
 def check_one_value_a_row(relations: Mapping[str, pa.Table], tables: str, expressions: Iterable[str]) -> None:
@@ -124,6 +146,8 @@ def refusal(error: Exception) -> InvalidError:
         duckdb.OutOfRangeException: OUT_OF_RANGE,
         duckdb.ConversionException: "22018",
     }
+    if isinstance(error, duckdb.NotImplementedException):
+        return UnsupportedError(f"DuckDB: {error}")
     kind = UndefinedError if isinstance(error, duckdb.CatalogException) else InvalidError
     return kind(f"DuckDB: {error}", sqlstate=states.get(type(error), "22023"))
 
@@ -151,31 +175,146 @@ def check_query(query: str) -> None:
         )
 
 
+def check_column_names(names: Iterable[str], what: str) -> None:
+    """Raise unless columns have names that DuckDB tells apart: it ignores case, and would rename the second.
+
+    Args:
+        what: has the columns, for messages.
+
+    Raises:
+        InvalidError (42804): two are one.
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        check_text(name, f"{what} have a column whose name")
+        if (other := seen.get(name.casefold())) is not None:
+            raise InvalidError(
+                f"{what} have the columns {other!r} and {name!r}, which are one name to DuckDB, which ignores case: "
+                "rename one, or leave it out",
+                sqlstate=WRONG_TYPE,
+            )
+        seen[name.casefold()] = name
+
+
+def check_not_reserved(names: Iterable[str], what: str) -> None:
+    """Raise InvalidError (42939) if one of some names is Lockstep's own, in whatever case."""
+    if name := next((name for name in names if name.casefold().startswith(RESERVED)), None):
+        raise InvalidError(f"{what}: {name!r}, and {RESERVED}… is Lockstep's own", sqlstate=RESERVED_NAME)
+
+
+def given_relation(data: Any, name: str) -> Any:
+    """Return rows that a caller names in a query as DuckDB registers them: those of a dataset are not read yet.
+
+    Raises:
+        InvalidError: what is no rows, see `arrow_table`; or two columns of one name (42804).
+    """
+    if data is None or isinstance(data, Mapping | list | tuple):
+        data = arrow_table(data)
+    if hasattr(data, "collect_schema"):  # of Polars, where `schema` of a lazy frame would warn
+        names = data.collect_schema().names()
+    elif isinstance(schema := getattr(data, "projected_schema", getattr(data, "schema", None)), pa.Schema):
+        names = schema.names
+    else:  # of pandas
+        names = [str(column) for column in getattr(data, "columns", ())]
+    check_column_names(names, f"the rows that the query calls {name}")
+    return data
+
+
 def run_query(query: str, read: Callable[[Name], Any], relations: Mapping[str, Any]) -> pa.Table:
     """Return the answer to a query over tables of a lake.
 
     Args:
         read: returns what DuckDB can register of a table; asked once for each that the query names.
-        relations: by name, what else the query may read; such a name hides a table's.
+        relations: by name, what else the query may read; such a name hides a table's that is named without a namespace.
 
     Raises:
-        InvalidError, UnsupportedError: see `check_query` and `evaluate`.
+        InvalidError (42702): names of two tables, or of two relations, are one to DuckDB.
+        InvalidError, UnsupportedError: see `check_query`, `given_relation` and `evaluate`.
         LockstepError: as `read` says.
     """
     check_query(query)
+    hidden = _check_relation_names(relations)
     with connected() as connection:
         for alias, relation in relations.items():
-            connection.register(alias, relation)
-        for number, (name, is_sure) in enumerate(tables_in(query).items()):
-            if name.namespace == DEFAULT_NAMESPACE and name.table in relations:
+            _register_rows(connection, alias, given_relation(relation, alias))
+        found: dict[Name, Any] = {}
+        for name, named in tables_in(query).items():
+            if named.is_bare and name.table.casefold() in hidden:
                 continue
-            with suppress(*() if is_sure else (UndefinedError,)):
-                register(connection, name, read(name), f"{RESERVED}_{number}")
+            with suppress(*() if named.is_sure else (UndefinedError,)):
+                found[name] = read(name)
+                _refuse_hidden(name, hidden)
+        refuse_two_of_one_name(found, "ask for them in a query each")
+        for number, (name, data) in enumerate(found.items()):
+            register(connection, name, data, f"{RESERVED}_{number}")
         return answer(connection, query)
 
 
-def tables_in(query: str) -> dict[Name, bool]:
-    """Return the tables that a query names, and whether each must be one: it may be a part of the query (WITH).
+def _check_relation_names(names: Iterable[str]) -> set[str]:
+    """Return the names of relations as DuckDB compares them.
+
+    Raises:
+        InvalidError: two are one (42702), or one is Lockstep's own (42939).
+    """
+    for name in names:
+        check_text(name, "a name of rows that are given")
+    check_not_reserved(names, "rows are given by the name")
+    seen: dict[str, str] = {}
+    for name in names:
+        if (other := seen.setdefault(name.casefold(), name)) != name:
+            raise InvalidError(
+                f"rows are given by the names {other!r} and {name!r}, which are one to DuckDB, which ignores case",
+                sqlstate=AMBIGUOUS,
+            )
+    return {*seen}
+
+
+def _refuse_hidden(name: Name, hidden: Collection[str]) -> None:
+    """Raise InvalidError (42702) for a table of the namespace `main`, where relations of a query are to DuckDB."""
+    if ".".join(name.namespace).casefold() == "main" and name.table.casefold() in hidden:
+        raise InvalidError(
+            f"table {name} has one name in DuckDB with rows that are given by the name {name.table}: give them by "
+            "another",
+            sqlstate=AMBIGUOUS,
+        )
+
+
+def refuse_two_of_one_name(names: Iterable[Name], instead: str) -> None:
+    """Raise unless DuckDB tells names of tables apart: it ignores case, and takes a namespace's parts for one name.
+
+    Args:
+        instead: what to do about it.
+
+    Raises:
+        InvalidError (42702): two are one.
+    """
+    seen: dict[tuple[str, str], Name] = {}
+    for name in names:
+        schema = ".".join(name.namespace).casefold()
+        schemas = ("main", schema) if schema == "default" else (schema,)
+        others = [seen.setdefault((each, name.table.casefold()), name) for each in schemas]
+        if other := next((each for each in others if each != name), None):
+            raise InvalidError(
+                f"tables {other} and {name} of namespaces {other.namespace} and {name.namespace} have one name in "
+                f"DuckDB: {instead}",
+                sqlstate=AMBIGUOUS,
+            )
+
+
+class Named(NamedTuple):
+    """How a query names a table.
+
+    Attributes:
+        is_bare: without a namespace wherever it does.
+        is_sure: whether it must be a table; else DuckDB may take it for a part of the query (WITH).
+    """
+
+    is_bare: bool
+    is_sure: bool
+
+
+def tables_in(query: str) -> dict[Name, Named]:
+    """Return the tables that a query names.
 
     What is not found here DuckDB does not find either, so no table is read without a word.
 
@@ -193,18 +332,41 @@ def tables_in(query: str) -> dict[Name, bool]:
             f"which tables this query names is not understood: write it in other words ({error})"
         ) from error
     parts = {each.alias.lower() for each in tree.find_all(exp.CTE)}
-    names: dict[Name, bool] = {}
+    names: dict[Name, Named] = {}
     for table in tree.find_all(exp.Table):
         if not isinstance(table.this, exp.Identifier):
             continue  # a function
+        if not table.db and is_part(table):
+            continue
         if table.catalog:
             raise InvalidError(
                 f"{table.sql('duckdb')}: write a namespace of several parts in one pair of quotes, "
                 f'"{table.catalog}.{table.db}".{table.name}'
             )
         namespace = tuple(table.db.split(".")) if table.db else DEFAULT_NAMESPACE
-        names[Name(namespace=namespace, table=table.name)] = bool(table.db) or table.name.lower() not in parts
+        name, is_bare = Name(namespace=namespace, table=table.name), not table.db
+        is_sure = not is_bare or table.name.lower() not in parts
+        before = names.get(name, Named(is_bare, is_sure))
+        names[name] = Named(before.is_bare and is_bare, before.is_sure or is_sure)
     return names
+
+
+def is_part(table: exp.Table) -> bool:
+    """Tell whether a name is of a part of a query (WITH) that is known where it stands: of those before it."""
+    from sqlglot import exp
+
+    node: exp.Expr = table
+    while (parent := node.parent) is not None:
+        known: list[exp.Expr] = []
+        if isinstance(parent, exp.With):
+            at = next(number for number, each in enumerate(parent.expressions) if each is node)
+            known = parent.expressions[: at + 1 if parent.args.get("recursive") else at]
+        elif (with_ := parent.args.get("with_")) is not None and with_ is not node:
+            known = with_.expressions
+        if table.name.lower() in (each.alias.lower() for each in known):
+            return True
+        node = parent
+    return False
 
 
 def register(connection: DuckDBPyConnection, name: Name, data: Any, alias: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -23,7 +23,13 @@ from lockstep.tables.conform import NO_COLUMN, arrow_table
 from lockstep.tables.evolving import difference, with_columns, with_marks
 from lockstep.tables.identity import with_values as with_identities
 from lockstep.tables.layout import RESERVED, Layout
-from lockstep.tables.queries import check_one_value_a_row, check_struct_fields, evaluate
+from lockstep.tables.queries import (
+    check_column_names,
+    check_not_reserved,
+    check_one_value_a_row,
+    check_struct_fields,
+    evaluate,
+)
 from lockstep.tables.reading import FILE, ROW, Files
 from lockstep.tables.row_ids import PRESERVED, RowIds
 from lockstep.tables.schema import duckdb_type
@@ -112,7 +118,7 @@ class TransactionTable:
         if where is None:
             self._scope.tx.read(table)
             return files.read(list(snapshot.files.values()), names).drop_columns([FILE, ROW])
-        found = self._find(table, files, checked(where))
+        found = self._find(table, files, checked(where, columns=files.layout.types))
         return found.take(found.matching(where)).select(names)
 
     def polars(self, columns: Iterable[str] | None = None, *, where: str | None = None) -> pl.DataFrame:
@@ -175,7 +181,9 @@ class TransactionTable:
             self._scope.tx.read(table)
             actions: list[Action] = [{"remove": removed(add, now)} for add in snapshot.files.values()]
         else:
-            query = f"SELECT count(*) AS n FROM target WHERE ({checked(where)}\n) IS NOT TRUE"
+            query = (
+                f"SELECT count(*) AS n FROM target WHERE ({checked(where, columns=files.layout.types)}\n) IS NOT TRUE"
+            )
             if others := evaluate({"target": rows}, query).column("n")[0].as_py():
                 raise InvalidError(f"{others} of the rows are not what is replaced ({where})", sqlstate=CHECK_VIOLATION)
             files.layout.check_readable()
@@ -204,7 +212,7 @@ class TransactionTable:
             InvalidError: DuckDB refuses the predicate.
         """
         table, files = self.open_to_change(changes_rows=False)
-        found = self._find(table, files, None if where is None else checked(where))
+        found = self._find(table, files, None if where is None else checked(where, columns=files.layout.types))
         gone = found.rows.column(INDEX) if where is None else found.matching(where)
 
         def operation(removed_files: int, copied: int) -> Operation:
@@ -227,8 +235,8 @@ class TransactionTable:
             InvalidError: no such column, an expression that DuckDB refuses, or a value that the column does not accept.
         """
         table, files = self.open_to_change()
-        check_columns(values, files.layout)
-        found = self._find(table, files, None if where is None else checked(where))
+        check_columns(values, files.layout, files.layout.types)
+        found = self._find(table, files, None if where is None else checked(where, columns=files.layout.types))
         updated = _updated(found, values, where)
         gone = updated.column(INDEX)
         rows = with_values(found.take(gone), updated, files.layout)
@@ -252,10 +260,16 @@ class TransactionTable:
         Args:
             source: rows, as for `append`, but with any columns.
             on: the name of a column that both have, several such names, or a condition over `target` and `source`.
+
+        Raises:
+            InvalidError: rows with two columns of one name (42804), or with one of Lockstep's own (42939).
         """
         from lockstep.tables.merging import Merge
 
-        return Merge(self, arrow_table(source), on)
+        rows = arrow_table(source)
+        check_column_names(rows.column_names, "the rows that are merged")
+        check_not_reserved(rows.column_names, "the rows that are merged have a column")
+        return Merge(self, rows, on)
 
     # --- for merging, too ---------------------------------------------------------------------------------------------
 
@@ -402,8 +416,11 @@ class TransactionTable:
         stage(self._scope.catalog, tx, table.location, actions, operation, after_ms=after)
 
 
-def check_columns(values: Mapping[str, str], layout: Layout) -> None:
+def check_columns(values: Mapping[str, str], layout: Layout, named: Collection[str]) -> None:
     """Raise unless expressions are given for columns that a table has.
+
+    Args:
+        named: the columns that they may name.
 
     Raises:
         InvalidError: no expression at all, a column that it has not (42703), or what is no expression (42601).
@@ -416,7 +433,7 @@ def check_columns(values: Mapping[str, str], layout: Layout) -> None:
             raise InvalidError(f"table {layout.name} has no column {name!r}", sqlstate=NO_COLUMN)
         if not isinstance(text, str):
             raise InvalidError(f"column {name} is set to {text!r:.100}: give an expression of DuckDB's SQL, as a text")
-        checked(text, f"what column {name} is set to")
+        checked(text, f"what column {name} is set to", named)
 
 
 def _updated(found: Candidates, values: Mapping[str, str], where: str | None) -> pa.Table:

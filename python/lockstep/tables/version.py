@@ -26,7 +26,7 @@ from lockstep.tables.conform import NO_COLUMN
 from lockstep.tables.layout import layout_of
 from lockstep.tables.lost import reason
 from lockstep.tables.names import name_of
-from lockstep.tables.queries import register, run_query
+from lockstep.tables.queries import refuse_two_of_one_name, register, run_query
 from lockstep.tables.reading import Files
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Name, Table
@@ -156,7 +156,7 @@ class LakeVersion:
             CorruptTimelineError: a file of a table's log is lost; DuckDB itself says which data file is.
         """
         wanted = [name_of(name) for name in names or self.tables]
-        _refuse_two_of_one_name(wanted)
+        refuse_two_of_one_name(wanted, "give `names` without one of them")
         tables = self._tables(wanted)
         with Threads(_AT_A_TIME, thread_name_prefix="lockstep-tables") as pool:
             relations = list(pool.map(lambda table: table.relation(), tables))
@@ -167,21 +167,6 @@ class LakeVersion:
         tables = [find_table(self._database, name) for name in names]
         self._check(tables)
         return [VersionTable(self._storage, table, self._options, is_past=self._is_past) for table in tables]
-
-
-def _refuse_two_of_one_name(names: Iterable[Name]) -> None:
-    """Raise InvalidError (42702) if two names are one in DuckDB, where a namespace of several parts is one name."""
-    seen: dict[tuple[str, str], Name] = {}
-    for name in names:
-        schema = ".".join(name.namespace).casefold()
-        schemas = ("main", schema) if schema == "default" else (schema,)
-        others = [seen.setdefault((each, name.table.casefold()), name) for each in schemas]
-        if other := next((each for each in others if each != name), None):
-            raise InvalidError(
-                f"tables {other} and {name} of namespaces {other.namespace} and {name.namespace} have one name in "
-                "DuckDB: give `names` without one of them",
-                sqlstate="42702",
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,10 +265,13 @@ class VersionTable:
         if isinstance(reader, Opened):
             wanted = known if names is None else names
             return reader.files.read(reader.adds, wanted).select(wanted)
+        read = known[:1] if names == [] else names  # of no column deltalake reads no rows
         try:
-            rows = pa.RecordBatchReader.from_stream(reader.scan(columns=names)).read_all()
+            rows = pa.RecordBatchReader.from_stream(reader.scan(columns=read)).read_all()
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise self._refusal(error) from error
+        if names == []:
+            return rows.select([])
         return rows.cast(plain_schema(reader.schema().to_json(), rows.column_names))
 
     def relation(self) -> Any:

@@ -22,6 +22,7 @@ from lockstep.arguments import check_texts, current_user
 from lockstep.errors import InvalidError, UndefinedError, UnsupportedError
 from lockstep.tables.conditions import SYNTAX
 from lockstep.tables.layout import Layout
+from lockstep.tables.queries import is_part
 from lockstep.tables.schema import delta_struct
 from lockstep.tables.select_types import columns_of
 from lockstep.tables.spark_texts import checked_select
@@ -280,26 +281,8 @@ def _tables(tree: exp.Expr) -> Iterator[exp.Table]:
             )
         if any(table.args.get(key) for key in ("version", "when", "changes")):
             raise UnsupportedError(f"{table.sql('spark'):.100}: a view of an older version is made in Spark")
-        if table.db or not _is_part(table):
+        if table.db or not is_part(table):
             yield table
-
-
-def _is_part(table: exp.Table) -> bool:
-    """Tell whether a name is of a part of a query (WITH) that is known where it stands: of those before it."""
-    from sqlglot import exp
-
-    node: exp.Expr = table
-    while (parent := node.parent) is not None:
-        known: list[exp.Expr] = []
-        if isinstance(parent, exp.With):
-            at = next(number for number, each in enumerate(parent.expressions) if each is node)
-            known = parent.expressions[: at + 1 if parent.args.get("recursive") else at]
-        elif (with_ := parent.args.get("with_")) is not None and with_ is not node:
-            known = with_.expressions
-        if table.name.lower() in (each.alias.lower() for each in known):
-            return True
-        node = parent
-    return False
 
 
 def _check_named(tree: exp.Expr, names: list[str], view: Name) -> None:

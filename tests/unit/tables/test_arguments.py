@@ -206,3 +206,72 @@ def test_each_argument_of_a_public_method_has_a_case() -> None:
         if argument != "self" and parameter.kind is not inspect.Parameter.VAR_KEYWORD
     ]
     assert {case for case in missing if case not in cases} <= WHATEVER
+
+
+# --- texts that no UTF-8 has, and rows that are none ------------------------------------------------------------------
+
+HALF = "x\ud800"
+"""Half of a pair of surrogates, which a file's name or a broken decoder may bring."""
+
+WITH_HALF: dict[str, Call] = {
+    "open": lambda _, x: lockstep.open(f"/nowhere/{x}", create=True),
+    "option": lambda _, x: lockstep.open("/nowhere", options={"endpoint": x}),
+    "at": lambda lake, x: lake.at().sql(f"SELECT '{x}'"),
+    "at, a relation": lambda lake, x: lake.at().sql("SELECT 1", **{x: pa.table({"a": [1]})}),
+    "comment": lambda lake, x: lake.transaction(comment=x),
+    "query": lambda lake, x: _in(lake, lambda tx: tx.sql(f"SELECT '{x}'")),
+    "relation": lambda lake, x: _in(lake, lambda tx: tx.sql("SELECT 1", **{x: pa.table({"a": [1]})})),
+    "where": lambda lake, x: _in(lake, lambda tx: tx["t"].to_arrow(where=f"v = '{x}'")),
+    "value": lambda lake, x: _in(lake, lambda tx: tx["t"].update({"v": f"'{x}'"})),
+    "property": lambda lake, x: _in(lake, lambda tx: tx["t"].alter.set_table_properties({"a": x})),
+    "key": lambda lake, x: _in(lake, lambda tx: tx["t"].alter.set_table_properties({x: "a"})),
+    "description": lambda lake, x: _in(lake, lambda tx: tx["t"].alter.set_table_description(x)),
+    "column's comment": lambda lake, x: _in(lake, lambda tx: tx["t"].alter.set_column_comment("v", x)),
+    "constraint": lambda lake, x: _in(lake, lambda tx: tx["t"].alter.add_constraint({"c": f"v <> '{x}'"})),
+    "dropped": lambda lake, x: _in(lake, lambda tx: tx["t"].alter.drop_columns([x])),
+    "namespace": lambda lake, x: _in(lake, lambda tx: tx.create_namespace(x)),
+    "table": lambda lake, x: _in(lake, lambda tx: tx.create(x, SCHEMA)),
+    "location": lambda lake, x: _in(lake, lambda tx: tx.create("l", SCHEMA, location=f"/nowhere/{x}")),
+}
+
+
+def _in(lake: OpenLake, work: Callable[[LakeTransaction], object]) -> None:
+    with lake.transaction() as tx:
+        work(tx)
+
+
+@pytest.mark.parametrize("case", WITH_HALF)
+def test_a_text_that_no_utf8_has_is_refused(table: OpenLake, case: str) -> None:
+    with pytest.raises(InvalidError) as error:
+        WITH_HALF[case](table, HALF)
+    assert error.value.sqlstate == "22021"
+    str(error.value).encode()
+    assert table.at().version == 1
+
+
+def test_a_query_takes_rows_as_append_takes_them(table: OpenLake) -> None:
+    with table.transaction() as tx:
+        for rows in ({"a": [1]}, [{"a": 1}], ({"a": 1},), pa.table({"a": [1]})):
+            assert tx.sql("FROM n", n=rows).to_pylist() == [{"a": 1}]
+            assert table.at().sql("FROM n", n=rows).to_pylist() == [{"a": 1}]
+        for wrong, sqlstate in (
+            (None, "42804"),
+            (7, "22023"),
+            ([7], "42804"),
+            (pa.table({}), "22023"),
+            (WIDE, "0A000"),
+        ):
+            with pytest.raises(InvalidError) as error:
+                tx.sql("FROM n", n=wrong)
+            assert error.value.sqlstate == sqlstate, wrong
+
+
+WIDE = pa.table({"id": [1], "w": pa.array([1], pa.decimal256(50, 2))})
+HALVES = pa.table({"id": [1], "w": pa.array([1.5], pa.float16())})
+
+
+@pytest.mark.parametrize(("rows", "sqlstate"), [(WIDE, "0A000"), (HALVES, "0A000"), ([], "22023")])
+def test_rows_that_duckdb_does_not_take_are_an_error_of_lockstep_s(table: OpenLake, rows: Any, sqlstate: str) -> None:
+    with pytest.raises(InvalidError) as error, table.transaction() as tx:
+        tx["t"].merge(rows, on="target.id = source.id").when_matched_delete().execute()
+    assert error.value.sqlstate == sqlstate

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import polars as pl
@@ -135,41 +137,6 @@ def test_times_outside_of_the_years_that_all_readers_have(lake: OpenLake, kind: 
     assert rows_of(lake) == [(1, None, None)]
 
 
-ONE_TWICE = [("a", 1), ("b", 2), ("a", 3)]
-
-
-@pytest.mark.parametrize(
-    ("type_", "value"),
-    [
-        (pa.map_(pa.string(), pa.int64()), ONE_TWICE),
-        (pa.struct([("m", pa.map_(pa.string(), pa.int64()))]), {"m": ONE_TWICE}),
-        (pa.list_(pa.map_(pa.string(), pa.int64())), [[("a", 1)], ONE_TWICE]),
-        (pa.map_(pa.int32(), pa.map_(pa.string(), pa.int64())), [(1, ONE_TWICE)]),
-        (pa.map_(pa.float64(), pa.int64()), [(0.0, 1), (-0.0, 2)]),
-        (pa.map_(pa.float64(), pa.int64()), [(float("nan"), 1), (float("nan"), 2)]),
-        (pa.map_(pa.struct([("k", pa.int64())]), pa.int64()), [({"k": 1}, 1), ({"k": 1}, 2)]),
-    ],
-)
-@pytest.mark.parametrize("put", [append, overwrite])
-def test_a_map_with_a_key_twice_is_refused(lake: OpenLake, type_: pa.DataType, value: Any, put: Any) -> None:
-    """As Spark refuses to make one; DuckDB could not read the table any more."""
-    rows = pa.table({"id": [1, 2], "m": pa.array([None, value], type_)})
-    with lake.transaction() as tx:
-        tx.create("t", rows.schema)
-    with pytest.raises(InvalidError, match="key twice") as refused, lake.transaction() as tx:
-        put(tx, rows)
-    assert refused.value.sqlstate == "23505"
-    assert rows_of(lake) == []
-
-
-def test_maps_with_the_same_keys_are_taken(lake: OpenLake) -> None:
-    type_ = pa.map_(pa.string(), pa.int64())
-    rows = pa.table({"m": pa.array([[("a", 1), ("b", 2)], None, [], [("a", 1)]], type_)})
-    with lake.transaction() as tx:
-        tx.create("t", rows.schema).append(rows[1:])
-    assert len(rows_of(lake)) == 3
-
-
 def test_what_arrow_refuses_is_an_error_of_lockstep_s(lake: OpenLake) -> None:
     inner = pa.struct([pa.field("a", pa.int32(), nullable=False)])
     with lake.transaction() as tx:
@@ -272,3 +239,83 @@ def test_a_struct_with_fields_of_the_column_is_taken(lake: OpenLake, text: str, 
         t.append({"id": [1]})
         assert t.update({"st": text}) == 1
     assert lake.at()["t"].to_arrow(["st"]).column("st").to_pylist() == [value]
+
+
+# --- rows that a merge puts in as they are ----------------------------------------------------------------------------
+
+TYPED = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("n", pa.int32()),
+        ("ts", pa.timestamp("us", "UTC")),
+        ("d", pa.date32()),
+        ("x", pa.decimal128(5, 2)),
+        ("st", pa.struct([("a", pa.int32())])),
+    ]
+)
+NOT_OF_THE_TYPE: dict[str, Any] = {
+    "a fraction": ("n", [2.5], "42804"),
+    "no room": ("n", [2**40], "22003"),
+    "a text of a number": ("n", ["2"], "42804"),
+    "no zone": ("ts", [datetime(2020, 1, 1)], "42804"),
+    "a text of a day": ("d", ["2020-01-02"], "42804"),
+    "more digits": ("x", [Decimal("1.005")], "22003"),
+    "another field": ("st", [{"b": 1}], "42804"),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_OF_THE_TYPE)
+def test_a_merge_of_whole_rows_takes_the_values_that_append_takes(lake: OpenLake, kind: str) -> None:
+    column, values, sqlstate = NOT_OF_THE_TYPE[kind]
+    rows = pa.table({**{field.name: pa.nulls(1, field.type) for field in TYPED}, "id": [1], column: values})
+    with lake.transaction() as tx:
+        t = tx.create("t", TYPED)
+        for change in (
+            lambda: t.append({"id": [1], column: values}),
+            lambda: t.merge(rows, on="id").when_not_matched_insert_all().execute(),
+            lambda: t.merge(rows, on="id").when_matched_update_all().execute(),
+        ):
+            with refused_in(tx, InvalidError, column) as refused:
+                change()
+            assert refused.value.sqlstate == sqlstate
+    assert rows_of(lake) == []
+
+
+def test_a_merge_of_whole_rows_takes_types_that_say_the_same(lake: OpenLake) -> None:
+    given = {
+        "id": pa.array([1, 2], pa.int8()),
+        "n": pa.array([3, 4], pa.uint16()),
+        "ts": pa.array([datetime(2020, 1, 1, tzinfo=UTC)] * 2, pa.timestamp("s", "Europe/Berlin")),
+        "d": pa.array([date(2020, 1, 2), None], pa.date64()),
+        "x": pa.array([Decimal("1.5"), None], pa.decimal256(50, 1)),
+        "st": pa.array([{"a": 1}, {"a": 2}], pa.struct([("a", pa.int64())])),
+    }
+    with lake.transaction() as tx:
+        t = tx.create("t", TYPED)
+        t.append({"id": [1], "st": [{"a": 7}]})
+        merge = t.merge(pa.table(given), on="id").when_matched_update_all().when_not_matched_insert_all()
+        assert merge.execute() == (1, 1, 0)
+    noon = datetime(2020, 1, 1, tzinfo=UTC)
+    assert rows_of(lake) == [
+        (1, 3, noon, date(2020, 1, 2), Decimal("1.50"), {"a": 1}),
+        (2, 4, noon, None, None, {"a": 2}),
+    ]
+
+
+def test_only_what_a_merge_puts_in_must_be_there(lake: OpenLake) -> None:
+    inner = pa.struct([pa.field("a", pa.int32(), nullable=False)])
+    with lake.transaction() as tx:
+        t = tx.create("t", pa.schema([pa.field("id", pa.int64(), nullable=False), ("st", inner)]))
+        rows = {"id": [1, None], "st": [{"a": 1}, None]}
+        assert t.merge(rows, on="id").when_not_matched_insert_all("source.id IS NOT NULL").execute() == (1, 0, 0)
+        with refused_in(tx, InvalidError) as refused:
+            t.merge({"id": [1], "st": [None]}, on="id").when_matched_update_all().execute()
+        assert refused.value.sqlstate == "23502"
+
+
+def test_expressions_of_a_merge_are_still_cast(lake: OpenLake) -> None:
+    with lake.transaction() as tx:
+        t = tx.create("t", TYPED)
+        merge = t.merge({"id": [1], "n": ["2"]}, on="id")
+        assert merge.when_not_matched_insert({"id": "source.id", "n": "source.n"}).execute() == (1, 0, 0)
+        assert t.to_arrow(["n"]).column("n").to_pylist() == [2]

@@ -368,3 +368,15 @@ def test_reads_are_of_batches(lake: OpenLake) -> None:
     sizes = [batch.num_rows for batch in lake.at()["t"].relation().to_batches()]
     assert sum(sizes) == 200_000
     assert max(sizes) < 200_000 / 4
+
+
+@pytest.mark.parametrize("kind", ["files", "times"])
+def test_rows_without_columns_are_as_many(lake: OpenLake, kind: str) -> None:
+    type_ = pa.int64() if kind == "files" else pa.timestamp("us")
+    with lake.transaction() as tx:
+        tx.create("t", pa.schema([("a", type_)]))
+        tx["t"].append({"a": pa.nulls(2, type_)})
+        tx["t"].append({"a": pa.nulls(1, type_)})
+        assert tx["t"].to_arrow([]).num_rows == 3
+    rows = lake.at()["t"].to_arrow([])
+    assert (rows.num_rows, rows.num_columns) == (3, 0)

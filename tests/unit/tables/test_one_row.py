@@ -95,3 +95,36 @@ def test_functions_of_one_row_are_taken(table: OpenLake) -> None:
         assert tx["t"].update({"v": told}, "random() >= 0") == 2
         assert tx["t"].update({"v": "v + list_max(range(3))"}, "id = 1") == 1
         assert tx["t"].to_arrow(["v"]).sort_by("v").column("v").to_pylist() == [26, 45]
+
+
+@pytest.mark.parametrize("text", ["target", "TARGET", "source", "main.target", "temp.main.target", '"target"'])
+def test_a_whole_row_is_no_column(table: OpenLake, text: str) -> None:
+    """It has columns of Lockstep's own in it."""
+    with table.transaction() as tx:
+        t = tx["t"]
+        for refused in (
+            lambda: t.update({"v": f"len(({text})::VARCHAR)"}),
+            lambda: t.delete(f"({text}) IS NOT NULL"),
+            lambda: t.to_arrow(where=f"({text}) = {{'id': 1, 'v': v}}"),
+            lambda: (
+                t.merge({"id": [1]}, f"target.id = source.id AND ({text}) IS NOT NULL").when_matched_delete().execute()
+            ),
+            lambda: t.merge({"id": [1]}, "id").when_matched_delete(f"({text}) IS NOT NULL").execute(),
+        ):
+            with refused_in(tx, LockstepError) as error:
+                refused()
+            assert error.value.sqlstate == "42703"
+    assert unchanged(table)
+
+
+def test_a_column_may_be_called_as_a_side_of_a_merge(lake: OpenLake) -> None:
+    with lake.transaction() as tx:
+        t = tx.create(
+            "t", pa.schema([("id", pa.int64()), ("target", pa.int64()), ("s", pa.struct([("source", pa.int64())]))])
+        )
+        t.append({"id": [1], "target": [5]})
+        assert t.update({"target": "target + target.target"}, "TARGET = 5 AND s.source IS NULL") == 1
+        merge = t.merge({"id": [1, 2], "source": [3, 4]}, on="id").when_matched_update({"target": "target + source"})
+        merge.when_not_matched_insert({"id": "id", "target": "source + source.source"})
+        assert merge.execute() == (1, 1, 0)
+        assert t.to_arrow(["target"]).sort_by("target").column("target").to_pylist() == [8, 13]
