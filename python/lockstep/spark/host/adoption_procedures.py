@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from lockstep.adoption.adopt import Found, Wanted, adopt, look, look_at_claims
+from lockstep.adoption.definitions import Defined, Move, Named, with_definitions
 from lockstep.adoption.finding import tables_below
 from lockstep.adoption.release import release
 from lockstep.adoption.schemas import (
@@ -47,18 +48,19 @@ def _adopt(requests: ProcedureRequests, session: Session, request: protocol.Call
         return list_first(schema_said(written_parts(said["schema"])))
     asked = _asked(requests, session, request, said)
     if "table" not in said:
-        for namespace in {each.name.namespace for each in asked.wanted}:
+        for namespace in {each.name.namespace for each in asked.wanted} | {name.namespace for name, _ in asked.views}:
             requests.refuse_system(session, house, namespace)
     left = [[*_columns(house, each), each.reason, None] for each in asked.left]
+    views = [Found(name, "") for name, _ in asked.views]
     if request.arguments.get("dry_run"):
         found = look_at_claims(lake, look(lake, requests.names_in(session, house), asked.wanted))
-        return answer_of([*([*_columns(house, each), each.reason, None] for each in found), *left])
+        return answer_of([*([*_columns(house, each), each.reason, None] for each in (*found, *views)), *left])
     rows: list[list[protocol.Value]] = []
 
     def change(tx: Transaction) -> None:
         found = look(lake, tx.names, asked.wanted)
-        adopt(lake, tx, found, make_namespaces="table" not in said)
-        rows.extend([*_columns(house, each), None] for each in found)
+        adopt(lake, tx, found, make_namespaces="table" not in said, views=asked.views)
+        rows.extend([*_columns(house, each), None] for each in (*found, *views))
 
     made = requests.change(session, request, change)
     return answer_of([*([*row, made] for row in rows), *left])
@@ -101,10 +103,12 @@ def _asked(
     namespace = None if (text := said.get("namespace")) is None else _namespace(request, text, scope)
     if "folder" in said:
         return Sorted(tables_below(house.catalog.lake.storage, said["folder"], namespace), [])
-    return _in_schema(request, scope, namespace)
+    return _in_schema(request, house.name, scope, namespace)
 
 
-def _in_schema(request: protocol.CallProcedure, scope: Names | Database, namespace: Namespace | None) -> Sorted:
+def _in_schema(
+    request: protocol.CallProcedure, catalog: str, scope: Names | Database, namespace: Namespace | None
+) -> Sorted:
     """Return what is to be adopted of a schema that was listed; a dry run may find other things alone."""
     listed = request.listed
     assert listed is not None
@@ -117,9 +121,17 @@ def _in_schema(request: protocol.CallProcedure, scope: Names | Database, namespa
     if namespace is None:
         namespace = (listed.name,) if request.case_sensitive else spelled_namespace((listed.name,), scope)
     found = sort_out((Listed(**structs.asdict(each)) for each in listed.tables), listed.name, namespace)
-    if not found.wanted and not (found.left and request.arguments.get("dry_run")):
+    move = Move(listed.name, catalog, namespace, str if request.case_sensitive else str.casefold)
+    taken = [each.table for each in (*names_in(scope.tables, namespace), *names_in(scope.views, namespace))]
+    found = with_definitions(found, [_defined(each) for each in listed.definitions], move, taken)
+    if not found.wanted and not found.views and not (found.left and request.arguments.get("dry_run")):
         raise nothing_in(listed.name, found.left)
     return found
+
+
+def _defined(each: protocol.ListedDefinition) -> Defined:
+    named = {key: [Named(name.written, name.meaning) for name in getattr(each, key)] for key in ("reads", "calls")}
+    return Defined(each.name, each.is_function, each.view, each.function, each.problem, **named)
 
 
 def _release(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
