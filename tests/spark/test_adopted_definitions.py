@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from tests.spark.test_adoption import rows
 from tests.support.session_names import opened
@@ -129,7 +130,7 @@ def test_what_a_text_means_where_it_was_made_it_means_in_the_lake(spark: Any) ->
     assert rows(spark, f"{LAKE}.lenient") == rows(spark, f"{LAKE}.leniently('x')") == [(None,)]
     assert spark.sql(f"SELECT {LAKE}.lenient('x')").first()[0] is None
     for catalog in (LAKE, SHOP):
-        with pytest.raises(Exception, match="CAST_INVALID_INPUT"):
+        with pytest.raises(PySparkException, match="CAST_INVALID_INPUT"):
             spark.table(f"{catalog}.strict").collect()
     shown = {row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {LAKE}.lenient").collect()}
     assert (shown["owner_team"], shown["lockstep.adopted"]) == ("x", f"{SHOP}.lenient")
@@ -164,3 +165,21 @@ def test_an_old_name_of_a_view_that_was_adopted_is_a_jobs_own(spark: Any, spark_
     job.sql(f"INSERT INTO {SCHEMA}.orders VALUES (2, 20, 'b')")
     assert rows(job, f"{SCHEMA}.of_orders") == rows(job, f"{LAKE}.of_orders") == [(1,), (2,)]
     job.sql("ROLLBACK")
+
+
+def test_one_that_is_made_later_is_taken_by_its_name(spark: Any) -> None:
+    adopt(spark)
+    made(
+        spark,
+        f"USE {SHOP}",
+        "CREATE FUNCTION twice(x INT) RETURNS INT RETURN x * 2",
+        "CREATE VIEW doubled AS SELECT twice(id) AS n FROM orders",
+        f"USE {CATALOG}.default",
+    )
+    one = f"CALL {CATALOG}.system.adopt({{}} => '{SHOP}.{{}}')"
+    with pytest.raises(PySparkException, match=r"it calls spark_catalog\.adopted_views\.twice, which stays") as refused:
+        spark.sql(one.format("view", "doubled"))
+    assert refused.value.getSqlState() == "0A000"
+    for kind, name, row in (("function", "twice", "twice()"), ("view", "doubled", "doubled")):
+        assert [each.table for each in spark.sql(one.format(kind, name)).collect()] == [row]
+    assert rows(spark, f"{LAKE}.doubled") == rows(spark, f"{SHOP}.doubled") == [(2,)]

@@ -7,17 +7,20 @@ stays where it is, and has a reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec import structs
 
 from lockstep.adoption.adopt import Found
 from lockstep.adoption.schemas import ADOPTED, SESSION_CATALOG, Sorted, adopted_from
-from lockstep.errors import InvalidError
+from lockstep.errors import InvalidError, UndefinedError
 from lockstep.timeline.entry import Name, Namespace, ViewDefinition
 from lockstep.timeline.functions import FunctionDefinition, as_view, check_properties, is_stored_as, stored_as
 from lockstep.transactions.ddl import check_size
+
+NO_FUNCTION = "42883"
+"""The SQLSTATE of a function that there is not, as Spark says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,56 @@ def with_definitions(found: Sorted, listed: Iterable[Defined], move: Move, taken
     left += [Found(_name(last, move), "", reason=reason) for (last, _), reason in reasons.items()]
     made = [(_name(_kept_as(each)[0], move), _moved(each, move)) for each in going]
     return Sorted(found.wanted, sorted(left, key=lambda each: each.name), made)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the lake has in the namespace already, by the last parts of the names.
+
+    Attributes:
+        tables: its tables.
+        same: those of them that are the schema's of the same name.
+        views: its views, and functions as such.
+    """
+
+    tables: Collection[str]
+    same: Collection[str]
+    views: Mapping[str, ViewDefinition]
+
+    @property
+    def names(self) -> list[str]:
+        """All of the names."""
+        return [*self.tables, *self.views]
+
+
+def one_of(last: str, *, is_function: bool, listed: Sequence[Defined], move: Move, held: Held) -> Sorted:
+    """Return a view or a function of a schema as what a lake makes, or as what stays, with the reason.
+
+    What its text names has to be in the lake by now: the schema's table, or what the view, or function, there would be.
+
+    Raises:
+        UndefinedError (42P01, 42883): there is none.
+    """
+    kind = "function" if is_function else "view"
+    found = [each for each in listed if each.is_function == is_function and move.same(each.name) == move.same(last)]
+    if not found:
+        raise UndefinedError(
+            f"no {kind} {adopted_from(move.schema, last)}, or none that a lake could have before Spark 4.2: nothing was made",
+            sqlstate=NO_FUNCTION if is_function else None,
+        )
+    each = found[0]
+    kept = {move.same(name): definition for name, definition in held.views.items()}
+    going = [
+        other
+        for other in listed
+        if other.problem is None and kept.get(move.same(_kept_as(other)[0])) == _moved(other, move)
+    ]
+    used = {move.same(name) for name in held.names}
+    name = _name(_kept_as(each)[0], move)
+    reason = _alone(each, move, used) or _together(each, move, _there(held.same, going, move))
+    if reason is not None:
+        return Sorted([], [Found(name, "", reason=reason)])
+    return Sorted([], [], [(name, _moved(each, move))])
 
 
 def _there(tables: Iterable[str], going: Sequence[Defined], move: Move) -> _There:

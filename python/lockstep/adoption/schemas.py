@@ -85,6 +85,23 @@ def schema_said(parts: Sequence[str]) -> str:
     return parts[1]
 
 
+def definition_said(parts: Sequence[str], kind: str) -> tuple[str, str]:
+    """Return which schema of the session catalog a name of a view or a function says, and its last part.
+
+    Args:
+        kind: what it is the name of.
+
+    Raises:
+        InvalidError: it is no whole name of one in the session catalog.
+    """
+    if len(parts) != 3 or parts[0].lower() != SESSION_CATALOG:
+        raise InvalidError(
+            f"adopt: {'.'.join(parts)} is no whole name of a {kind} of Spark's session catalog: write "
+            f"{SESSION_CATALOG}.<schema>.<{kind}>"
+        )
+    return parts[1], parts[2]
+
+
 def check_implementation(implementation: str) -> None:
     """Raise UnsupportedError if what a session calls `spark_catalog` may show other tables than its metastore has."""
     if implementation not in IMPLEMENTATIONS:

@@ -77,7 +77,7 @@ def means_lakes(said: Said, held: Held | None, *, has_namespace: bool) -> bool:
     origin = adopted_from(".".join(said.name.namespace), said.name.table)
     if said.there.kind == "VIEW" and (held.adopted or "").lower() == origin.lower():
         return False  # both say the same; a job's old name goes on meaning the one whose text may still change
-    if (reason := _differs(held, said.there)) is not None:
+    if (reason := differs(held, said.there)) is not None:
         raise InvalidError(
             f"{said.name} may be what the lake has or what {SESSION_CATALOG} has, and these are two: {reason}. "
             "Nothing was done. Rename one of them, in a session whose lake does not say session-names",
@@ -170,7 +170,7 @@ def _comparable(location: str) -> str:
         return location
 
 
-def _differs(held: Held, there: Listed) -> str | None:
+def differs(held: Held, there: Listed) -> str | None:
     """Return why what both have is not one table; None if it is."""
     if held.url is None:
         return "the lake has a view"

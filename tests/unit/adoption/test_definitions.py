@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from lockstep.adoption.adopt import Found, Wanted
-from lockstep.adoption.definitions import Defined, Move, Named, with_definitions
+from lockstep.adoption.definitions import Defined, Held, Move, Named, one_of, with_definitions
 from lockstep.adoption.schemas import ADOPTED, Sorted
+from lockstep.errors import UndefinedError
 from lockstep.spark.host.host import Host
 from lockstep.timeline.entry import Name, Namespace, ViewDefinition
 from lockstep.timeline.functions import PROPERTY, FunctionDefinition, is_function
@@ -161,6 +162,49 @@ def test_what_is_too_large_to_be_kept_stays() -> None:
     assert (made, "at most" in left["v"]) == ([], True)
 
 
+# --- one of them ------------------------------------------------------------------------------------------------------
+
+
+def alone(
+    last: str,
+    *listed: Defined,
+    is_function: bool = False,
+    has: tuple[Defined, ...] = (),
+    tables: tuple[str, ...] = ("orders",),
+    same: tuple[str, ...] = ("orders",),
+) -> str | None:
+    """Return why one stays, in a lake that has adopted some before; None if it is made."""
+    move = Move("shop", "lake", SHOP, str.casefold)
+    before = {name.table: kept for name, kept in with_definitions(Sorted([], []), has, move, ()).views}
+    held = Held(tables, same, before)
+    found = one_of(last, is_function=is_function, listed=listed, move=move, held=held)
+    assert (len(found.views), len(found.left), found.wanted) in ((1, 0, []), (0, 1, []))
+    return found.left[0].reason if found.left else None
+
+
+def test_one_is_made_where_the_lake_has_what_it_names() -> None:
+    reads, calls = view("v", named("orders")), view("w", named("v2"), calls=(named("f"),))
+    v2, f = view("v2", text="SELECT 2"), function("f")
+    assert alone("V", reads, v2) is None
+    assert alone("f", view("f"), f, is_function=True) is None
+    assert alone("w", calls, v2, f, has=(v2, f)) is None
+    for has, missing in (((v2,), "calls spark_catalog.shop.f"), ((f,), "reads spark_catalog.shop.v2"), ((), "reads")):
+        assert (reason := alone("w", calls, v2, f, has=has)) is not None
+        assert reason.startswith(f"it {missing}")
+    changed = view("v2", text="SELECT 3")
+    assert alone("w", calls, changed, f, has=(v2, f)) is not None, "the lake's says something else"
+    assert alone("v", reads, same=()) is not None, "the lake's table is another one"
+    assert (reason := alone("v2", v2, has=(v2,))) is not None
+    assert reason.startswith("the lake has, or gets, something of that name")
+
+
+@pytest.mark.parametrize(("is_function", "sqlstate"), [(False, "42P01"), (True, "42883")])
+def test_one_that_there_is_not_is_refused(is_function: bool, sqlstate: str) -> None:
+    with pytest.raises(UndefinedError, match=r"spark_catalog\.shop\.x") as refused:
+        alone("x", function("x") if not is_function else view("x"), is_function=is_function)
+    assert refused.value.sqlstate == sqlstate
+
+
 # --- the procedure ----------------------------------------------------------------------------------------------------
 
 
@@ -240,3 +284,26 @@ def test_a_rollback_takes_them_back_with_the_tables(client: Client, tmp_path: Pa
     client.ok("rollback")
     database = client.lake().database()
     assert not [*database.views, *database.tables]
+
+
+def test_one_is_made_by_its_name_after_the_tables(client: Client, tmp_path: Path) -> None:
+    client.ok("call", arguments={"schema": "spark_catalog.shop"}, **schema(tmp_path / "orders"))
+    asked = schema(tmp_path / "orders", VIEW, FUNCTION, CLASS)
+    assert client.ok("call", **{**asked, "listed": None}, arguments={"view": "spark_catalog.shop.v"})["lists"] == "shop"
+    for arguments, made in (({"dry_run": True}, None), ({}, 2)):
+        [row] = client.ok("call", arguments={"view": "spark_catalog.shop.v", **arguments}, **asked)["rows"]
+        assert row == ["shop", "v", None, None, None, made]
+    [row] = client.ok("call", arguments={"function": "spark_catalog.SHOP.f"}, **asked)["rows"]
+    assert row == ["shop", "f()", None, None, None, 3]
+    for arguments, sqlstate in (
+        ({"view": "spark_catalog.shop.v"}, "0A000"),  # it is there
+        ({"function": "spark_catalog.shop.g"}, "0A000"),
+        ({"view": "spark_catalog.shop.nothing"}, "42P01"),
+        ({"view": "shop.v"}, "22023"),
+        ({"view": "lake.shop.v"}, "22023"),
+        ({"view": "spark_catalog.shop.v", "schema": "spark_catalog.shop"}, "22023"),
+    ):
+        assert sqlstate in client.refused("call", arguments=arguments, **asked), arguments
+    [row] = client.ok("call", arguments={"function": "spark_catalog.shop.g", "dry_run": True}, **asked)["rows"]
+    assert row[4] == "it is made of the class org.example.G"
+    assert len(client.lake().database().views) == 2
