@@ -1,4 +1,4 @@
-"""Views and SQL functions of Spark's session catalog that a lake takes in with its tables: they mean there what they meant."""
+"""Views and SQL functions of Spark's session catalog that a lake takes in: they mean what they meant."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_schema_is_whole_in_the_lake_and_what_stays_says_why(spark: Any) -> No
         "before": "it reads a table as it was",
         "changes": f"it calls {SHOP}.table_changes, which stays in the metastore",
         "asks()": f"it cannot be the lake's: function {SHOP}.asks has a query in it",
-        "calls()": f"it cannot be the lake's: function {SHOP}.calls calls twice, which is none of Spark's own functions",
+        "calls()": f"it cannot be the lake's: function {SHOP}.calls calls twice, which is none of Spark's own",
         "reflects()": f"it cannot be the lake's: function {SHOP}.reflects calls reflect",
         "of_java()": "it is made of the class org.apache.hadoop.hive.ql.udf.UDFPI",
         "raw": "it is a table of parquet",
@@ -99,7 +99,7 @@ def test_a_schema_is_whole_in_the_lake_and_what_stays_says_why(spark: Any) -> No
 
 
 def test_what_a_text_means_where_it_was_made_it_means_in_the_lake(spark: Any) -> None:
-    """Settings, columns by another name, and what becomes of columns that come later are those of the first statement."""
+    """Settings, names of columns, and what becomes of columns that come later are those of the first statement."""
     spark.conf.set("spark.sql.ansi.enabled", "false")
     spark.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "false")
     try:

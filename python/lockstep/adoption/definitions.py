@@ -78,7 +78,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class _There:
-    """What the lake is to have in the namespace, as `Move.same` has names; functions are not among the tables and views."""
+    """What the lake is to have in the namespace, as `Move.same` has names: tables with views, and functions."""
 
     relations: frozenset[str]
     functions: frozenset[str]
@@ -141,7 +141,8 @@ def one_of(last: str, *, is_function: bool, listed: Sequence[Defined], move: Mov
     found = [each for each in listed if each.is_function == is_function and move.same(each.name) == move.same(last)]
     if not found:
         raise UndefinedError(
-            f"no {kind} {adopted_from(move.schema, last)}, or none that a lake could have before Spark 4.2: nothing was made",
+            f"no {kind} {adopted_from(move.schema, last)}, or none that a lake could have before Spark 4.2. "
+            "Nothing was made",
             sqlstate=NO_FUNCTION if is_function else None,
         )
     each = found[0]

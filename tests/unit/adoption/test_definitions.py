@@ -13,9 +13,8 @@ from lockstep.adoption.definitions import Defined, Held, Move, Named, one_of, wi
 from lockstep.adoption.schemas import ADOPTED, Sorted
 from lockstep.errors import UndefinedError
 from lockstep.spark.host.host import Host
-from lockstep.timeline.entry import Name, Namespace, ViewDefinition
+from lockstep.timeline.entry import MAX_VIEW_BYTES, Name, Namespace, ViewDefinition
 from lockstep.timeline.functions import PROPERTY, FunctionDefinition, is_function
-from lockstep.transactions.ddl import MAX_VIEW_BYTES
 from tests.support.adopting import plain_table
 from tests.support.client import Client
 
@@ -60,7 +59,8 @@ def sort_out(
     """Return what a lake makes beside the tables, and why it leaves the rest."""
     move = Move("shop", "lake", namespace, same)
     wanted = [Wanted(Name(namespace=namespace, table=each), f"/{each}") for each in tables]
-    generic = [Found(Name(namespace=namespace, table=each.name), "", reason="generic") for each in listed if not each.is_function]
+    views = [each.name for each in listed if not each.is_function]
+    generic = [Found(Name(namespace=namespace, table=each), "", reason="generic") for each in views]
     found = with_definitions(Sorted(wanted, generic), listed, move, taken)
     assert found.wanted == wanted
     assert {(each.catalog, tuple(each.namespace)) for _, each in found.views} <= {("lake", namespace)}
@@ -143,7 +143,8 @@ def test_a_function_and_what_is_called_as_it_is_kept_are_two() -> None:
     assert [*left] == ["f()", "of_view"]
     assert left["f()"].startswith("its name is one under which a lake keeps a function")
     assert left["of_view"].startswith("it reads spark_catalog.shop.f(), which stays")
-    made, left = sort_out(view("calls_a_view", calls=(named("v"),)), view("reads_a_function", named("f")), view("v"), function("f"))
+    mixed = (view("calls_a_view", calls=(named("v"),)), view("reads_a_function", named("f")))
+    made, left = sort_out(*mixed, view("v"), function("f"))
     assert (made, [*left]) == (["f()", "v"], ["calls_a_view", "reads_a_function"])
     made, left = sort_out(function("f"), tables=("f()",))
     assert (made, [*left]) == ([], ["f()"])
@@ -236,7 +237,13 @@ def schema(folder: Path, *definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 ORDERS = {"written": ["orders"], "meaning": ["spark_catalog", "shop", "orders"]}
-VIEW = {"name": "v", "is_function": False, "view": {"text": "SELECT * FROM orders", "schema": "{}"}, "problem": None, "reads": [ORDERS]}
+VIEW = {
+    "name": "v",
+    "is_function": False,
+    "view": {"text": "SELECT * FROM orders", "schema": "{}"},
+    "problem": None,
+    "reads": [ORDERS],
+}
 FUNCTION = {
     "name": "f",
     "is_function": True,
@@ -295,15 +302,16 @@ def test_one_is_made_by_its_name_after_the_tables(client: Client, tmp_path: Path
         assert row == ["shop", "v", None, None, None, made]
     [row] = client.ok("call", arguments={"function": "spark_catalog.SHOP.f"}, **asked)["rows"]
     assert row == ["shop", "f()", None, None, None, 3]
-    for arguments, sqlstate in (
+    refused: list[tuple[dict[str, str], str]] = [
         ({"view": "spark_catalog.shop.v"}, "0A000"),  # it is there
         ({"function": "spark_catalog.shop.g"}, "0A000"),
         ({"view": "spark_catalog.shop.nothing"}, "42P01"),
         ({"view": "shop.v"}, "22023"),
         ({"view": "lake.shop.v"}, "22023"),
         ({"view": "spark_catalog.shop.v", "schema": "spark_catalog.shop"}, "22023"),
-    ):
-        assert sqlstate in client.refused("call", arguments=arguments, **asked), arguments
+    ]
+    for given, sqlstate in refused:
+        assert sqlstate in client.refused("call", arguments=given, **asked), given
     [row] = client.ok("call", arguments={"function": "spark_catalog.shop.g", "dry_run": True}, **asked)["rows"]
     assert row[4] == "it is made of the class org.example.G"
     assert len(client.lake().database().views) == 2

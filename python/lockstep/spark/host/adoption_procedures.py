@@ -135,7 +135,8 @@ def _in_schema(
     check_implementation(listed.implementation)
     if listed.name is None:
         raise UndefinedError(
-            f"no schema {SESSION_CATALOG}.{_schema_said(said)}: SHOW SCHEMAS IN {SESSION_CATALOG} lists those that there are",
+            f"no schema {SESSION_CATALOG}.{_schema_said(said)}: SHOW SCHEMAS IN {SESSION_CATALOG} lists those that "
+            "there are",
             sqlstate=NO_NAMESPACE,
         )
     if namespace is None:

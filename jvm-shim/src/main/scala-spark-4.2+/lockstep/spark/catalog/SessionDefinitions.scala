@@ -65,15 +65,17 @@ private[spark] object SessionDefinitions {
     "configs" -> (found.viewSQLConfigs + (SQLConf.ANSI_ENABLED.key -> settings.ansiEnabled.toString)),
     "mode" -> found.viewSchemaMode.toString,
     "query_columns" -> found.viewQueryColumnNames,
-    "properties" -> (found.properties.filterNot(_._1.startsWith(CatalogTable.VIEW_PREFIX)) ++
-      found.comment.map("comment" -> _))
+    "properties" ->
+      (found.properties.filterNot(_._1.startsWith(CatalogTable.VIEW_PREFIX)) ++
+        found.comment.map("comment" -> _))
   )
 
   /** What Spark keeps of a view, and has no place in one of another catalog. */
   private def ofText(found: CatalogTable): Option[String] =
     if (CatalogTable.isMetricView(found)) Some("is a metric view")
     else if (found.viewCatalogAndNamespace.isEmpty) Some("does not say where the names in it are looked for")
-    else if (found.viewStoredResolutionPath.exists(_.nonEmpty)) Some("was made with a path (SET PATH) in which its names are looked for")
+    else if (found.viewStoredResolutionPath.exists(_.nonEmpty))
+      Some("was made with a path (SET PATH) in which its names are looked for")
     else if (found.collation.nonEmpty) Some("has a default collation")
     else if (found.viewReferredTempViewNames.nonEmpty || found.viewReferredTempFunctionNames.nonEmpty ||
       found.viewReferredTempVariableNames.nonEmpty)
@@ -90,7 +92,8 @@ private[spark] object SessionDefinitions {
       val problem =
         if (made.viewCatalogAndNamespace.isEmpty) Some("does not say where the names in it are looked for")
         else ofPlan(call)
-      Map[String, Any]("function" -> Functions.written(session, function), "problem" -> problem) ++ named(session, made, call)
+      Map[String, Any]("function" -> Functions.written(session, function), "problem" -> problem) ++
+        named(session, made, call)
     }
 
   /** What nobody can say of a text by the names in it. */

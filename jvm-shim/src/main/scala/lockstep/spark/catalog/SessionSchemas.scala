@@ -25,8 +25,9 @@ private[spark] object SessionSchemas {
       "implementation" -> implementation(session),
       "name" -> name,
       "tables" -> fields(session, tables, temporary),
-      "definitions" -> (tables.flatMap(SessionDefinitions.ofView(session, _)) ++
-        name.toSeq.flatMap(SessionDefinitions.functions(session, _)))
+      "definitions" ->
+        (tables.flatMap(SessionDefinitions.ofView(session, _)) ++
+          name.toSeq.flatMap(SessionDefinitions.functions(session, _)))
     )
   }
 
@@ -37,7 +38,10 @@ private[spark] object SessionSchemas {
     (catalog.getTablesByName(own), temporary.map(_.table))
   }
 
-  private def fields(session: SparkSession, tables: Seq[CatalogTable], temporary: Seq[String]): Seq[Map[String, Any]] = {
+  private def fields(
+      session: SparkSession,
+      tables: Seq[CatalogTable],
+      temporary: Seq[String]): Seq[Map[String, Any]] = {
     val default = defaultOf(session)
     tables.map(table(_, default)) ++ temporary.map(fields(_, Temporary))
   }
