@@ -24,6 +24,7 @@ INSERT INTO days VALUES (1, 1), (2, 2);
 CREATE TABLE raw USING parquet AS SELECT 1 AS id;
 CREATE TABLE hives (id INT) STORED AS PARQUET;
 CREATE VIEW big AS SELECT * FROM orders;
+CREATE FUNCTION next(x INT) RETURNS INT RETURN x + 1;
 USE {lake};
 BEGIN;
 CALL {lake}.system.adopt(schema => 'spark_catalog.shop', namespace => 'taken_back');
@@ -34,11 +35,15 @@ INSERT INTO {lake}.shop.days VALUES (3, 3);
 COMMIT;
 INSERT INTO spark_catalog.shop.days VALUES (4, 4);
 SELECT 'rows', count(*) FROM {lake}.shop.days;
+SELECT 'next', {lake}.shop.next(id) FROM {lake}.shop.big;
 """
 
 
 def test_a_schema_of_a_hive_metastore_is_adopted(tmp_path: Path) -> None:
-    """Tables that it manages, or that lie elsewhere, by Spark and by Hive; in a transaction, after one taken back."""
+    """Tables that it manages, or that lie elsewhere, by Spark and by Hive; in a transaction, after one taken back.
+
+    And a view and a function of Spark's, as the metastore keeps them.
+    """
     (tmp_path / "script.sql").write_text(SCRIPT.format(folder=tmp_path, lake=CATALOG), encoding="utf-8")
     said = settings(tmp_path, tmp_path / CATALOG)
     done = run_program(tmp_path, "spark-sql", said, "-f", str(tmp_path / "script.sql"))
@@ -48,11 +53,13 @@ def test_a_schema_of_a_hive_metastore_is_adopted(tmp_path: Path) -> None:
     assert [[*row[1:4], row[4].split(":")[0].split(",")[0], row[5]] for row in shown] == [
         ["days", f"file://{tmp_path}/far away/days", "1", "NULL", "NULL"],
         ["orders", f"file://{shop}/orders", "0", "NULL", "NULL"],
-        ["big", "NULL", "NULL", "it is a view", "NULL"],
+        ["big", "NULL", "NULL", "NULL", "NULL"],
+        ["next()", "NULL", "NULL", "NULL", "NULL"],
         ["hives", f"file:{shop}/hives", "NULL", "it is a table of hive", "NULL"],
         ["raw", f"file:{shop}/raw", "NULL", "it is a table of parquet", "NULL"],
     ]
     assert "rows\t4" in done.stdout
+    assert "next\t2" in done.stdout
     assert ids(tmp_path / "far away" / "days") == [1, 2, 3, 4]
     database = TransactionalCatalog.open(str(tmp_path / CATALOG)).database()
     assert {str(name) for name in database.tables} == {"shop.days", "shop.orders"}

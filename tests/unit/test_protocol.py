@@ -155,6 +155,17 @@ EXAMPLES: dict[str, dict[str, Any]] = {
             "implementation": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
             "name": "shop",
             "tables": [{"name": "orders", "kind": "MANAGED", "provider": "delta", "location": "file:/a"}],
+            "definitions": [
+                {
+                    "name": "next",
+                    "is_function": True,
+                    "view": DEFINITION,
+                    "function": FUNCTION,
+                    "problem": "has a query in it",
+                    "reads": [{"written": ["orders"], "meaning": ["spark_catalog", "shop", "orders"]}],
+                    "calls": [{"written": ["f"], "meaning": ["spark_catalog", "shop", "f"]}],
+                }
+            ],
         },
     },
     "system_table": {

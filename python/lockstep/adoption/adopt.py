@@ -22,7 +22,7 @@ from lockstep.storage import Storage
 from lockstep.storage.locations import NOT_REGISTERED
 from lockstep.storage.outside import locations_of, opener_of
 from lockstep.storage.urls import comparable, url_below
-from lockstep.timeline.entry import Name, Namespace, Table
+from lockstep.timeline.entry import Name, Namespace, Table, ViewDefinition
 from lockstep.timeline.log import Timeline
 from lockstep.transactions.ddl import HasNames
 from lockstep.transactions.folders import is_own
@@ -139,11 +139,19 @@ def refuse_unadoptable(found: Sequence[Found]) -> None:
         raise InvalidError(said, sqlstate=NOT_REGISTERED if all(each.is_out_of_reach for each in refused) else None)
 
 
-def adopt(lake: Lake, tx: Transaction, found: Sequence[Found], *, make_namespaces: bool = False) -> list[Table]:
+def adopt(
+    lake: Lake,
+    tx: Transaction,
+    found: Sequence[Found],
+    *,
+    make_namespaces: bool = False,
+    views: Sequence[tuple[Name, ViewDefinition]] = (),
+) -> list[Table]:
     """Take tables in that were looked at, in a transaction: all of them, or none.
 
     Args:
         make_namespaces: whether to make the namespaces that are missing.
+        views: views, and functions as such, to make beside the tables.
 
     Returns:
         The tables as the transaction has them, in the order of `found`.
@@ -167,10 +175,13 @@ def adopt(lake: Lake, tx: Transaction, found: Sequence[Found], *, make_namespace
     ]
 
     def take_in(names: Names) -> None:
-        for namespace in _missing(names, tables) if make_namespaces else ():
+        spaces = {name.namespace for name in (*(table.name for table in tables), *(name for name, _ in views))}
+        for namespace in _missing(names, spaces) if make_namespaces else ():
             names.create_namespace(namespace, {})
         for table in tables:
             names.adopt_table(table)
+        for name, definition in views:
+            names.create_view(name, definition, replace=False)
         hold(lake, tx, tables)
 
     tx.change_names(take_in)
@@ -233,10 +244,10 @@ def name_in(opened: Callable[[str], Storage], root: str, url: str) -> Name | Non
     return next((each.name for each in tables if comparable(url_below(root, each.location)) == place), None)
 
 
-def _missing(names: Names, tables: Iterable[Table]) -> list[Namespace]:
-    """Return the namespaces of tables that there are not, with those above them, the outer ones first."""
-    spaces = {table.name.namespace[:length] for table in tables for length in range(1, len(table.name.namespace) + 1)}
-    return sorted(spaces - {*names.namespaces}, key=lambda space: (len(space), space))
+def _missing(names: Names, spaces: Iterable[Namespace]) -> list[Namespace]:
+    """Return those of the namespaces that there are not, with those above them, the outer ones first."""
+    whole = {space[:length] for space in spaces for length in range(1, len(space) + 1)}
+    return sorted(whole - {*names.namespaces}, key=lambda space: (len(space), space))
 
 
 def _looked_at(storage: Storage, surroundings: Surroundings, found: Found, at: Place | LockstepError) -> Found:

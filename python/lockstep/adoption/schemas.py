@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from lockstep.adoption.adopt import MAX_NAMED, Found, Wanted
 from lockstep.adoption.finding import MAX_TABLES
 from lockstep.errors import InvalidError, UnsupportedError
-from lockstep.timeline.entry import Name, Namespace
+from lockstep.timeline.entry import Name, Namespace, ViewDefinition
 
 SESSION_CATALOG = "spark_catalog"
+
+ADOPTED = "lockstep.adopted"
+"""Under this key among the properties of a view that was adopted is its name in Spark's session catalog."""
 
 IMPLEMENTATIONS = frozenset(
     {
@@ -49,10 +52,17 @@ class Sorted:
     Attributes:
         wanted: its Delta tables.
         left: all else that is listed in it, each with the reason.
+        views: those of its views and functions that the lake makes as well, as it keeps them.
     """
 
     wanted: list[Wanted]
     left: list[Found]
+    views: Sequence[tuple[Name, ViewDefinition]] = ()
+
+
+def adopted_from(schema: str, view: str) -> str:
+    """Return what a view that was adopted says of where it comes from."""
+    return f"{SESSION_CATALOG}.{schema}.{view}"
 
 
 def schema_said(parts: Sequence[str]) -> str:
@@ -73,6 +83,23 @@ def schema_said(parts: Sequence[str]) -> str:
     if len(parts) > 2:
         raise InvalidError(f"adopt: {name} is no schema: those of {SESSION_CATALOG} have a name of one part")
     return parts[1]
+
+
+def definition_said(parts: Sequence[str], kind: str) -> tuple[str, str]:
+    """Return which schema of the session catalog a name of a view or a function says, and its last part.
+
+    Args:
+        kind: what it is the name of.
+
+    Raises:
+        InvalidError: it is no whole name of one in the session catalog.
+    """
+    if len(parts) != 3 or parts[0].lower() != SESSION_CATALOG:
+        raise InvalidError(
+            f"adopt: {'.'.join(parts)} is no whole name of a {kind} of Spark's session catalog: write "
+            f"{SESSION_CATALOG}.<schema>.<{kind}>"
+        )
+    return parts[1], parts[2]
 
 
 def check_implementation(implementation: str) -> None:
@@ -127,7 +154,7 @@ def why_left(listed: Listed) -> str | None:
 
 
 def nothing_in(schema: str, left: Sequence[Found]) -> InvalidError:
-    """Return the error that a schema has no Delta tables, which names what else it has."""
+    """Return the error that a schema has nothing that a lake takes, which names what it has."""
     more = f"; and {len(left) - MAX_NAMED} more" if len(left) > MAX_NAMED else ""
     what = "; ".join(f"{each.name.table}: {each.reason}" for each in left[:MAX_NAMED])
     has = f" ({what}{more})" if left else ""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from lockstep.adoption.schemas import IMPLEMENTATIONS, SESSION_CATALOG, Listed, why_left
+from lockstep.adoption.schemas import IMPLEMENTATIONS, SESSION_CATALOG, Listed, adopted_from, why_left
 from lockstep.errors import InvalidError, LockstepError, UnsupportedError
 from lockstep.storage import url_of
 from lockstep.storage.urls import comparable, url_below
@@ -46,9 +46,11 @@ class Held:
 
     Attributes:
         url: of a table, that of its folder; None of a view.
+        adopted: of a view that was adopted, what it says of where it comes from; None of others.
     """
 
     url: str | None
+    adopted: str | None = None
 
 
 def means_lakes(said: Said, held: Held | None, *, has_namespace: bool) -> bool:
@@ -72,7 +74,10 @@ def means_lakes(said: Said, held: Held | None, *, has_namespace: bool) -> bool:
         return said.use == "dropped" or (said.use == "made" and said.is_delta)
     if said.there is None:
         return True
-    if (reason := _differs(held, said.there)) is not None:
+    origin = adopted_from(".".join(said.name.namespace), said.name.table)
+    if said.there.kind == "VIEW" and (held.adopted or "").lower() == origin.lower():
+        return False  # both say the same; a job's old name goes on meaning the one whose text may still change
+    if (reason := differs(held, said.there)) is not None:
         raise InvalidError(
             f"{said.name} may be what the lake has or what {SESSION_CATALOG} has, and these are two: {reason}. "
             "Nothing was done. Rename one of them, in a session whose lake does not say session-names",
@@ -165,7 +170,7 @@ def _comparable(location: str) -> str:
         return location
 
 
-def _differs(held: Held, there: Listed) -> str | None:
+def differs(held: Held, there: Listed) -> str | None:
     """Return why what both have is not one table; None if it is."""
     if held.url is None:
         return "the lake has a view"

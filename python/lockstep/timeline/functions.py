@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from lockstep.errors import CorruptTimelineError, UnsupportedError
+from lockstep.errors import CorruptTimelineError, InvalidError, UnsupportedError
 from lockstep.timeline.entry import Name, Value, View, ViewDefinition
 
 PROPERTY = "lockstep.function"
@@ -62,6 +62,19 @@ def stored_as(function: str) -> str:
     return function + _PARENTHESES
 
 
+def is_stored_as(name: str) -> bool:
+    """Tell whether the last part of a name is one under which a function may be kept."""
+    return name.endswith(_PARENTHESES)
+
+
+def check_properties(name: Name, view: ViewDefinition) -> None:
+    """Raise InvalidError if a view that is to be made has the property by which functions are told from views."""
+    if PROPERTY in view.properties:
+        raise InvalidError(
+            f"view {name} cannot have the property {PROPERTY}, by which functions are told from views: leave it out"
+        )
+
+
 def called(name: Name) -> str:
     """Return what a function is called whose name is kept like this, without its namespace."""
     return name.table.removesuffix(_PARENTHESES)
@@ -74,12 +87,12 @@ def shown(name: Name) -> str:
 
 def said(name: Name) -> str:
     """Return how a message names what is kept as a view: as a view, or as the function that it is."""
-    return f"function {shown(name)}" if name.table.endswith(_PARENTHESES) else f"view {name}"
+    return f"function {shown(name)}" if is_stored_as(name.table) else f"view {name}"
 
 
 def is_function(view: View) -> bool:
     """Tell whether what is kept as a view is a function."""
-    return view.name.table.endswith(_PARENTHESES) and PROPERTY in view.definition.properties
+    return is_stored_as(view.name.table) and PROPERTY in view.definition.properties
 
 
 def as_view(function: FunctionDefinition) -> ViewDefinition:

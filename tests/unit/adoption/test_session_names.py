@@ -14,6 +14,7 @@ from lockstep.timeline.entry import Name
 NAME = Name(namespace=("shop",), table="orders")
 TABLE = Held("file:///shop/orders")
 VIEW = Held(None)
+ADOPTED_VIEW = Held(None, "spark_catalog.Shop.orders")
 SAME = Listed("orders", "MANAGED", "delta", "file:/shop/orders")
 
 
@@ -53,6 +54,9 @@ def test_what_nobody_has_is_made_in_the_lake_where_that_has_the_namespace_and_it
     ("held", "there", "reason"),
     [
         (VIEW, SAME, "the lake has a view"),
+        (VIEW, Listed("orders", "VIEW"), "the lake has a view"),
+        (Held(None, "spark_catalog.shop.other"), Listed("orders", "VIEW"), "the lake has a view"),
+        (ADOPTED_VIEW, SAME, "the lake has a view"),
         (TABLE, Listed("orders", "VIEW"), "it is a view"),
         (TABLE, Listed("orders", "MANAGED", "parquet", "file:/shop/orders"), "it is a table of parquet"),
         (TABLE, Listed("orders", "MANAGED", "delta", "file:/shop/others"), "file:/shop/others"),
@@ -65,6 +69,12 @@ def test_two_things_of_one_name_are_refused(use: Use, held: Held, there: Listed,
     with pytest.raises(InvalidError, match=reason) as refused:
         means(use, held, there)
     assert refused.value.sqlstate == AMBIGUOUS
+
+
+@pytest.mark.parametrize("use", ["used", "dropped", "made"])
+def test_of_a_view_and_the_adopted_one_a_job_goes_on_with_its_own(use: Use) -> None:
+    assert not means(use, ADOPTED_VIEW, Listed("orders", "VIEW"))
+    assert means(use, ADOPTED_VIEW, None), "where nobody has it any more, it is the lake's"
 
 
 def test_one_table_is_not_taken_from_one_of_two_catalogs() -> None:

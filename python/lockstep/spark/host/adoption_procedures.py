@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from lockstep.adoption.adopt import Found, Wanted, adopt, look, look_at_claims
+from lockstep.adoption.definitions import Defined, Held, Move, Named, one_of, with_definitions
 from lockstep.adoption.finding import tables_below
 from lockstep.adoption.release import release
 from lockstep.adoption.schemas import (
@@ -15,11 +16,14 @@ from lockstep.adoption.schemas import (
     Listed,
     Sorted,
     check_implementation,
+    definition_said,
     nothing_in,
     schema_said,
     sort_out,
 )
-from lockstep.errors import ActiveTransactionError, InvalidError, UndefinedError
+from lockstep.adoption.session_names import Held as InLake
+from lockstep.adoption.session_names import differs
+from lockstep.errors import ActiveTransactionError, InvalidError, UndefinedError, UnsupportedError
 from lockstep.recovery.choices import Choice, choices
 from lockstep.recovery.divergence import Divergence, divergence
 from lockstep.recovery.settle import settle, side_of
@@ -28,8 +32,8 @@ from lockstep.spark.host.procedure import Procedure
 from lockstep.spark.host.protocol import procedures as protocol
 from lockstep.storage.urls import url_below
 from lockstep.timeline.database import Database
-from lockstep.timeline.entry import Namespace, Table, names_in
-from lockstep.transactions.ddl import spelled_namespace
+from lockstep.timeline.entry import Name, Namespace, Table, names_in
+from lockstep.transactions.ddl import spelled, spelled_namespace
 from lockstep.transactions.names import NO_NAMESPACE, Names
 
 if TYPE_CHECKING:
@@ -43,22 +47,23 @@ def _adopt(requests: ProcedureRequests, session: Session, request: protocol.Call
     house = requests.house(request)
     lake = house.catalog.lake
     said = _said(request)
-    if "schema" in said and request.listed is None:
-        return list_first(schema_said(written_parts(said["schema"])))
+    if request.listed is None and (schema := _schema_said(said)) is not None:
+        return list_first(schema)
     asked = _asked(requests, session, request, said)
     if "table" not in said:
-        for namespace in {each.name.namespace for each in asked.wanted}:
+        for namespace in {each.name.namespace for each in asked.wanted} | {name.namespace for name, _ in asked.views}:
             requests.refuse_system(session, house, namespace)
     left = [[*_columns(house, each), each.reason, None] for each in asked.left]
+    views = [Found(name, "") for name, _ in asked.views]
     if request.arguments.get("dry_run"):
         found = look_at_claims(lake, look(lake, requests.names_in(session, house), asked.wanted))
-        return answer_of([*([*_columns(house, each), each.reason, None] for each in found), *left])
+        return answer_of([*([*_columns(house, each), each.reason, None] for each in (*found, *views)), *left])
     rows: list[list[protocol.Value]] = []
 
     def change(tx: Transaction) -> None:
         found = look(lake, tx.names, asked.wanted)
-        adopt(lake, tx, found, make_namespaces="table" not in said)
-        rows.extend([*_columns(house, each), None] for each in found)
+        adopt(lake, tx, found, make_namespaces="table" not in said, views=asked.views)
+        rows.extend([*_columns(house, each), None] for each in (*found, *views))
 
     made = requests.change(session, request, change)
     return answer_of([*([*row, made] for row in rows), *left])
@@ -74,12 +79,25 @@ def _said(request: protocol.CallProcedure) -> dict[str, str]:
     if given.keys() not in _WAYS:
         raise InvalidError(
             "adopt: say which table, and its location; or a folder with Delta tables, or a schema of "
-            f"{SESSION_CATALOG}, and perhaps a namespace for them"
+            f"{SESSION_CATALOG}, or a view or a function there, and perhaps a namespace for them"
         )
     return given
 
 
-_WAYS = ({"table", "location"}, {"folder"}, {"folder", "namespace"}, {"schema"}, {"schema", "namespace"})
+def _schema_said(said: Mapping[str, str]) -> str | None:
+    """Return which schema of the session catalog has to be looked at; None if none has."""
+    if "schema" in said:
+        return schema_said(written_parts(said["schema"]))
+    return next((definition_said(written_parts(said[kind]), kind)[0] for kind in _KINDS if kind in said), None)
+
+
+_KINDS = ("view", "function")
+"""What may be adopted by itself and is no table."""
+
+_WAYS = (
+    {"table", "location"},
+    *({way, *more} for way in ("folder", "schema", *_KINDS) for more in ((), ("namespace",))),
+)
 """What may be given to `adopt` together."""
 
 
@@ -101,25 +119,62 @@ def _asked(
     namespace = None if (text := said.get("namespace")) is None else _namespace(request, text, scope)
     if "folder" in said:
         return Sorted(tables_below(house.catalog.lake.storage, said["folder"], namespace), [])
-    return _in_schema(request, scope, namespace)
+    return _in_schema(request, house, scope, namespace, said)
 
 
-def _in_schema(request: protocol.CallProcedure, scope: Names | Database, namespace: Namespace | None) -> Sorted:
+def _in_schema(
+    request: protocol.CallProcedure,
+    house: Lakehouse,
+    scope: Names | Database,
+    namespace: Namespace | None,
+    said: Mapping[str, str],
+) -> Sorted:
     """Return what is to be adopted of a schema that was listed; a dry run may find other things alone."""
     listed = request.listed
     assert listed is not None
     check_implementation(listed.implementation)
     if listed.name is None:
         raise UndefinedError(
-            f"no schema {request.arguments['schema']}: SHOW SCHEMAS IN {SESSION_CATALOG} lists those that there are",
+            f"no schema {SESSION_CATALOG}.{_schema_said(said)}: SHOW SCHEMAS IN {SESSION_CATALOG} lists those that "
+            "there are",
             sqlstate=NO_NAMESPACE,
         )
     if namespace is None:
         namespace = (listed.name,) if request.case_sensitive else spelled_namespace((listed.name,), scope)
-    found = sort_out((Listed(**structs.asdict(each)) for each in listed.tables), listed.name, namespace)
-    if not found.wanted and not (found.left and request.arguments.get("dry_run")):
+    move = Move(listed.name, house.name, namespace, str if request.case_sensitive else str.casefold)
+    tables = [Listed(**structs.asdict(each)) for each in listed.tables]
+    definitions = [_defined(each) for each in listed.definitions]
+    one = next((kind for kind in _KINDS if kind in said), None)
+    held = _held(house, scope, namespace, tables if one else ())
+    is_looked_at = bool(request.arguments.get("dry_run"))
+    if one is not None:
+        last = definition_said(written_parts(said[one]), one)[1]
+        found = one_of(last, is_function=one == "function", listed=definitions, move=move, held=held)
+        if found.left and not is_looked_at:
+            raise UnsupportedError(f"adopt: {said[one]} stays where it is: {found.left[0].reason}")
+        return found
+    found = with_definitions(sort_out(tables, listed.name, namespace), definitions, move, held.names)
+    if not found.wanted and not found.views and not (found.left and is_looked_at):
         raise nothing_in(listed.name, found.left)
     return found
+
+
+def _held(house: Lakehouse, scope: Names | Database, namespace: Namespace, listed: Sequence[Listed]) -> Held:
+    """Return what the lake has in a namespace already, and which of its tables are among those that are listed."""
+    tables = {name.table: scope.tables[name] for name in names_in(scope.tables, namespace)}
+    views = {name.table: scope.views[name].definition for name in names_in(scope.views, namespace)}
+    same = [
+        each.name
+        for each in listed
+        if (name := spelled(Name(namespace=namespace, table=each.name), scope)).table in tables
+        and differs(InLake(house.uris.real(tables[name.table].location)), each) is None
+    ]
+    return Held(tables, same, views)
+
+
+def _defined(each: protocol.ListedDefinition) -> Defined:
+    named = {key: [Named(name.written, name.meaning) for name in getattr(each, key)] for key in ("reads", "calls")}
+    return Defined(each.name, each.is_function, each.view, each.function, each.problem, **named)
 
 
 def _release(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
@@ -200,6 +255,8 @@ ADOPTION_PROCEDURES: Mapping[str, Procedure] = {
             "namespace": "string",
             "dry_run": "boolean",
             "schema": "string",
+            "view": "string",
+            "function": "string",
         },
         columns={**_TABLE, "refused": "string", "database_version": "bigint"},
         answers=_adopt,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from lockstep.adoption.schemas import Listed
+from lockstep.adoption.schemas import ADOPTED, Listed
 from lockstep.adoption.session_names import (
     Held,
     Said,
@@ -85,8 +85,8 @@ class SessionNameRequests(Requests):
         held = None
         if (table := names.tables.get(name)) is not None:
             held = Held(house.uris.real(table.location))
-        elif name in names.views:
-            held = Held(None)
+        elif (view := names.views.get(name)) is not None:
+            held = Held(None, view.definition.properties.get(ADOPTED))
         elif about.use == "used" and tx is not None and self._is_newer(house, written):
             raise UndefinedError(
                 f"table {name} is none of what this transaction sees of catalog {house.name}, which has it: it was "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lockstep.errors import DuplicateError, InvalidError
+from lockstep.errors import DuplicateError
 from lockstep.spark.host.definitions import DefinitionRequests, Seen
 from lockstep.spark.host.protocol import views as protocol
 from lockstep.spark.host.protocol.base import Answer, Dropped, Listing, RequestBase
@@ -17,7 +17,7 @@ from lockstep.spark.host.requests import Operation, operation
 from lockstep.spark.host.times import time_of
 from lockstep.spark.host.versions import database_version
 from lockstep.timeline.entry import View
-from lockstep.timeline.functions import PROPERTY, is_function, said
+from lockstep.timeline.functions import check_properties, is_function, said
 from lockstep.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -59,10 +59,7 @@ class ViewRequests(DefinitionRequests):
 
     def _create_view(self, session: Session, request: protocol.CreateView) -> Answer:
         name, mode = self._name(session, self._house(request), request), request.replace
-        if PROPERTY in request.view.properties:
-            raise InvalidError(
-                f"view {name} cannot have the property {PROPERTY}, by which functions are told from views: leave it out"
-            )
+        check_properties(name, request.view)
 
         def create(tx: Transaction) -> None:
             _refuse_function(tx.names.views.get(name))

@@ -6,8 +6,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from lockstep.spark.host.protocol.base import AboutCatalog, Answer, Options
+from lockstep.spark.host.protocol.base import AboutCatalog, Answer, Options, Parts
 from lockstep.spark.host.protocol.transactions import DueCheckpoint
+from lockstep.timeline.entry import ViewDefinition
+from lockstep.timeline.functions import FunctionDefinition
 
 Value: TypeAlias = bool | int | str | list[str | None] | None
 """What is given to a procedure, or what one gives: a time as microseconds since 1970, UTC."""
@@ -115,6 +117,41 @@ class ListedTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """A whole URL of its folder, in which nothing is escaped; null if the catalog does not say."""
 
 
+class ListedName(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A name in the text of a view or a function."""
+
+    written: Parts
+    """Its parts, as the text has them."""
+
+    meaning: Parts
+    """The whole name that this is where the text was made."""
+
+
+class ListedDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A view or a function of Spark's session catalog; where the lake is to look for its names is still to be said."""
+
+    name: str
+    """The last part of its name."""
+
+    is_function: bool
+    """Whether it is a function: a view may have the same name."""
+
+    view: ViewDefinition | None = None
+    """What it says, if it is a view that can be looked at."""
+
+    function: FunctionDefinition | None = None
+    """What it says, if it is a function in SQL that can be looked at."""
+
+    problem: str | None = None
+    """What keeps it from being a lake's, whatever it names; it begins with a verb. Null if nothing does."""
+
+    reads: list[ListedName] = []
+    """The tables and views that it names."""
+
+    calls: list[ListedName] = []
+    """The functions that it names and that are not Spark's own."""
+
+
 class ListedSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What Spark's session catalog has in a schema, all of it that the session may see."""
 
@@ -126,6 +163,9 @@ class ListedSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     tables: list[ListedTable]
     """What `SHOW TABLES` lists in it, and is still there."""
+
+    definitions: list[ListedDefinition] = []
+    """Its views and functions; none before Spark 4.2, where a lake can have neither."""
 
 
 class CallProcedure(AboutCatalog, frozen=True, kw_only=True, tag="call"):

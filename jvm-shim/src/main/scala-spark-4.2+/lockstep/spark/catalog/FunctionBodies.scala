@@ -87,7 +87,7 @@ private[spark] object FunctionBodies {
       throw unsupported(
         function,
         "has a query in it, and which tables that reads could not be judged. Join them where the function is called, or make a view")
-    if (nodes.exists(_.containsAnyPattern(UNRESOLVED_IDENTIFIER, PLAN_WITH_UNRESOLVED_IDENTIFIER, PARAMETER)))
+    if (isOpen(nodes))
       throw unsupported(
         function,
         "has IDENTIFIER(), or the marker of a parameter, in it: what that names is found where it is called. Write the name")
@@ -114,6 +114,29 @@ private[spark] object FunctionBodies {
         s"calls ${each.name.last}, and an extension (spark.sql.extensions) has put another function in the place of " +
           "Spark's own, for this session alone. Nothing was done. Use a session without it"
       )
+
+  /**
+   * Refuses a function of Spark's own catalog that is to be one of a Lockstep catalog's, as far as the text says what it is:
+   * Spark has analyzed it where it was made.
+   */
+  def checkMoved(session: SparkSession, function: SQLFunction, call: LogicalPlan): Unit = {
+    checkSession(session, function)
+    checkParsed(session, function, call)
+    checkCalls(function, call)
+    checkReplaced(session, function, call)
+    calls(call).map(_.name.last).find(name => Reflecting(name.toLowerCase(Locale.ROOT))).foreach(name =>
+      throw reflects(function, name))
+  }
+
+  /** Spark's functions that call what a session has in its class path. */
+  private val Reflecting = Set("java_method", "reflect", "try_reflect")
+
+  /** The names of what is called in a plan that was parsed and is none of Spark's own functions. */
+  def notSparks(plan: LogicalPlan): Seq[Seq[String]] = calls(plan).filter(_.own.isEmpty).map(_.name)
+
+  /** Whether something in a plan is named by an expression, or by who runs a statement. */
+  def isOpen(said: Seq[LogicalPlan]): Boolean =
+    said.exists(_.containsAnyPattern(UNRESOLVED_IDENTIFIER, PLAN_WITH_UNRESOLVED_IDENTIFIER, PARAMETER))
 
   /** What a body calls, for one value or as a table. */
   sealed private trait Called {
@@ -163,16 +186,18 @@ private[spark] object FunctionBodies {
       each match {
         case _: VariableReference =>
           throw unsupported(function, "uses a variable of the session. Make it a parameter")
-        case reflected: CallMethodViaReflection =>
-          throw unsupported(
-            function,
-            s"calls ${reflected.prettyName}, whose classes another session may not have. Call it where the function is called")
+        case reflected: CallMethodViaReflection => throw reflects(function, reflected.prettyName)
         case _: SQLFunctionExpression | _: SQLScalarFunction | _: UserDefinedExpression | _: ApplyFunctionExpression =>
           throw foreign(function, each.toString)
         case _ if !function.isTableFunc && each.containsPattern(PLAN_EXPRESSION) =>
           throw unsupported(function, "has come to have a query in it")
         case _ =>
       }
+
+  private def reflects(function: SQLFunction, called: String): LockstepException =
+    unsupported(
+      function,
+      s"calls $called, whose classes another session may not have. Call it where the function is called")
 
   private def foreign(function: SQLFunction, called: String): LockstepException =
     unsupported(function, s"calls $called, which is none of Spark's own functions. Write out what it does")

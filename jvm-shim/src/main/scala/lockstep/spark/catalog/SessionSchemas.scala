@@ -20,15 +20,30 @@ private[spark] object SessionSchemas {
   def listed(session: SparkSession, schema: String): Map[String, Any] = {
     val catalog = session.sessionState.catalog
     val name = Option.when(catalog.databaseExists(schema))(catalog.getDatabaseMetadata(schema).name)
-    val (temporary, own) = name.toSeq.flatMap(catalog.listTables).partition(_.database.isEmpty)
-    val default = defaultOf(session)
+    val (tables, temporary) = name.fold((Seq.empty[CatalogTable], Seq.empty[String]))(tablesOf(session, _))
     Map(
       "implementation" -> implementation(session),
       "name" -> name,
-      "tables" ->
-        (catalog.getTablesByName(own).map(table(_, default)) ++ temporary.map(view =>
-          fields(view.table, Temporary)))
+      "tables" -> fields(session, tables, temporary),
+      "definitions" ->
+        (tables.flatMap(SessionDefinitions.ofView(session, _)) ++
+          name.toSeq.flatMap(SessionDefinitions.functions(session, _)))
     )
+  }
+
+  /** What is listed in a schema, and the names of the temporary views that are listed with it. */
+  private def tablesOf(session: SparkSession, schema: String): (Seq[CatalogTable], Seq[String]) = {
+    val catalog = session.sessionState.catalog
+    val (temporary, own) = catalog.listTables(schema).partition(_.database.isEmpty)
+    (catalog.getTablesByName(own), temporary.map(_.table))
+  }
+
+  private def fields(
+      session: SparkSession,
+      tables: Seq[CatalogTable],
+      temporary: Seq[String]): Seq[Map[String, Any]] = {
+    val default = defaultOf(session)
+    tables.map(table(_, default)) ++ temporary.map(fields(_, Temporary))
   }
 
   /** What is there under each of these names, of a schema and a name: one look at the metastore each. */
@@ -47,7 +62,8 @@ private[spark] object SessionSchemas {
     Option.when(catalog.databaseExists(schema)) {
       val folder = Option(catalog.getDatabaseMetadata(schema).locationUri).map(uri =>
         whole(new Path(uri), defaultOf(session)).toString)
-      Map("schema" -> schema, "folder" -> folder, "tables" -> listed(session, schema)("tables"))
+      val (tables, temporary) = tablesOf(session, schema)
+      Map("schema" -> schema, "folder" -> folder, "tables" -> fields(session, tables, temporary))
     }
   }
 

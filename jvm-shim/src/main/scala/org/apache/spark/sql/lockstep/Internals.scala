@@ -32,8 +32,8 @@ import scala.jdk.CollectionConverters._
  * Something Lockstep refused, as Spark reports errors: a condition, a message and a SQLSTATE. A
  * `QueryExecutionException` because PySpark turns those into Python exceptions that keep all three.
  */
-class LockstepException(condition: String, message: String, state: String)
-    extends QueryExecutionException(s"[$condition] $message SQLSTATE: $state", null)
+class LockstepException(condition: String, val said: String, state: String)
+    extends QueryExecutionException(s"[$condition] $said SQLSTATE: $state", null)
     with SparkThrowable {
   override def getCondition: String = condition
   override def getSqlState: String = state
