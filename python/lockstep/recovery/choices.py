@@ -20,9 +20,7 @@ from lockstep.lake.lake import Lake
 from lockstep.recovery.both import TwoSides, change_files, new_files, why_not_both
 from lockstep.recovery.condensed import check_condensed
 from lockstep.recovery.divergence import Divergence
-from lockstep.timeline.entry import NEW, Counts
-
-UNKNOWN = Counts(files_added=-1, files_removed=-1, rows_added=-1, rows_removed=-1)
+from lockstep.timeline.entry import NEW, UNKNOWN_COUNTS, Counts
 
 COUNTED = 1_000
 """Of so many commits it is counted at most what they did."""
@@ -64,7 +62,7 @@ def _ours(lake: Lake, found: Divergence, damaged: str | None) -> Choice:
 
 def _theirs(lake: Lake, found: Divergence, damaged: str | None) -> Choice:  # noqa: ARG001 - one of several
     lost = {version: data for version, data in found.ours.items() if version not in found.same}
-    counts = UNKNOWN if found.gone else _counts([*lost.values()])
+    counts = UNKNOWN_COUNTS if found.gone else _counts([*lost.values()])
     refused = None if found.is_ahead else damaged or _why_not(partial(check_end, found))
     return Choice("theirs", tuple(lost), counts, refused)
 
@@ -86,7 +84,7 @@ def _why_not(check: Callable[[], object]) -> str | None:
 def _counts_there(lake: Lake, found: Divergence, versions: Sequence[int]) -> Counts:
     """Count what some versions of a log did; so many that it takes long are not counted."""
     if len(versions) > COUNTED:
-        return UNKNOWN
+        return UNKNOWN_COUNTS
     paths = [commit_path(found.table.location, version) for version in versions]
     return _counts(lake.side_by_side(lake.storage.get, paths))
 
@@ -108,9 +106,9 @@ def check_end(found: Divergence) -> None:
 def _counts(files: list[bytes | None]) -> Counts:
     known = [data for data in files if data is not None]
     try:
-        return total([parse(data) for data in known]) if len(known) == len(files) else UNKNOWN
+        return total([parse(data) for data in known]) if len(known) == len(files) else UNKNOWN_COUNTS
     except LockstepError:
-        return UNKNOWN
+        return UNKNOWN_COUNTS
 
 
 def wanted_and_there(lake: Lake, found: Divergence) -> tuple[Snapshot, Snapshot]:

@@ -9,13 +9,10 @@ from immutables import Map
 
 from lockstep.errors import ExpiredError, InvalidError
 from lockstep.timeline.database import Database
-from lockstep.timeline.entry import Counts, Entry, Name, Namespace, Table, TableWrite
+from lockstep.timeline.entry import UNKNOWN_COUNTS, Counts, Entry, Name, Namespace, Table, TableWrite
 from lockstep.timeline.known import Known
 from lockstep.timeline.placements import Placements
 from lockstep.transactions.names import Names
-
-UNKNOWN = Counts(-1, -1, -1, -1)
-"""Of what a plain Delta writer did: its commits are not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +64,7 @@ class Touched:
 
     def _counts(self, entry: Entry, write: TableWrite) -> Counts:
         is_behind_others = (write.id, entry.version) in self.placements
-        return UNKNOWN if entry.kind == "external" or is_behind_others else write.counts
+        return UNKNOWN_COUNTS if entry.kind == "external" or is_behind_others else write.counts
 
 
 def diff(timeline: Known, older: int, newer: int) -> list[Change]:

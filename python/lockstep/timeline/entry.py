@@ -116,6 +116,10 @@ class Counts(Value, frozen=True):
     rows_removed: int = 0
 
 
+UNKNOWN_COUNTS = Counts(-1, -1, -1, -1)
+"""Of what nobody has counted, files included; no entry says that of files."""
+
+
 class TableWrite(Value, frozen=True):
     """Delta commits of one table: its versions `from_version + 1 … to_version`, one commit each.
 

@@ -8,10 +8,11 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import ExpiredError, InvalidError
-from lockstep.recovery.diff import UNKNOWN, diff
+from lockstep.recovery.diff import diff
 from lockstep.recovery.row_changes import VersionRange, commits_between, range_of_times, range_of_versions
 from lockstep.recovery.tags import new_tag
 from lockstep.retention.expiring import expire_snapshots
+from lockstep.timeline.entry import UNKNOWN_COUNTS
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, append, foreign, log_file, named, stage
 
@@ -131,8 +132,8 @@ def test_a_diff_says_that_nobody_counted_what_plain_writers_did(
     last = catalog.database([named("a")]).version
     timeline = catalog.timeline
     [moved], [taken] = diff(timeline, mine - 1, mine), diff(timeline, last - 1, last)
-    assert (moved.from_version, moved.to_version, moved.counts) == (0, 2, UNKNOWN)
-    assert (taken.from_version, taken.to_version, taken.counts) == (2, 3, UNKNOWN)
+    assert (moved.from_version, moved.to_version, moved.counts) == (0, 2, UNKNOWN_COUNTS)
+    assert (taken.from_version, taken.to_version, taken.counts) == (2, 3, UNKNOWN_COUNTS)
     assert diff(timeline, mine, mine + 1) == [], "that it was moved changes nothing"
 
 
