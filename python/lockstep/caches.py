@@ -66,6 +66,10 @@ class Cache(Generic[K, V]):
         self._lock = Lock()  # nothing waits under it, and no store is asked
         _process.add(self)
 
+    def begin_anew(self) -> None:
+        """Keep nothing, under a lock that nobody holds; see `_Process.begin_anew`."""
+        self._kept, self._size, self._lock = OrderedDict(), 0, Lock()
+
     def __len__(self) -> int:
         return len(self._kept)
 
@@ -142,11 +146,16 @@ class _Process:
     def __init__(self) -> None:
         self._caches: WeakSet[Cache[Any, Any]] = WeakSet()
         self._unseen = 0
-        self.renew_lock()
-
-    def renew_lock(self) -> None:
-        """Have a lock that nobody holds: in a process that was forked, a thread of its parent may have held it."""
         self._lock = Lock()
+
+    def begin_anew(self) -> None:
+        """Have locks that nobody holds, and nothing kept, in a process that was forked.
+
+        A thread of its parent may have held one, and be in the middle of what it did under it.
+        """
+        self._lock, self._unseen = Lock(), 0
+        for cache in self.caches:
+            cache.begin_anew()
 
     def add(self, cache: Cache[Any, Any]) -> None:
         with self._lock:
@@ -175,7 +184,7 @@ class _Process:
 
 
 _process = _Process()
-os.register_at_fork(after_in_child=_process.renew_lock)
+os.register_at_fork(after_in_child=_process.begin_anew)
 
 
 def kept_bytes() -> int:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import json
+import os
+import signal
 import threading
+import time
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -368,3 +371,22 @@ def test_conditions_and_statistics_of_any_size() -> None:
         stats = {"numRecords": 1, "nullCount": {"a": 0}, "minValues": {"a": number, "t": LARGE * 10}}
         assert possible(FileValues({}, json.dumps(stats)), ("a",), None).null is False
     assert 30 * MIB < kept_bytes() <= 3 * 16 * MIB
+
+
+def test_a_forked_child_waits_for_no_lock_of_its_parents_threads() -> None:
+    """Whatever a thread of the parent was in the middle of: the child has caches of its own."""
+    cache: Cache[int, int] = Cache(1_000)
+    cache.keep(1, 1, size=10)
+    with cache._lock:
+        child = os.fork()
+        if not child:
+            found = cache.get(1)
+            cache.keep(2, 2, size=10)
+            os._exit(0 if (found, cache.get(2), cache.size) == (None, 2, 10) else 1)
+        deadline = time.monotonic() + 30
+        while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
+            if time.monotonic() > deadline:
+                os.kill(child, signal.SIGKILL)
+                pytest.fail("it hangs")
+    assert ended == (child, 0)
+    assert (cache.get(1), cache.size) == (1, 10)

@@ -100,7 +100,11 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "end": {"version": "eod", "micros": None, "inclusive": False},
     },
     "by_path": {"paths": ["file:/lake/sales/orders-1"]},
-    "snapshot": {"reads": [{**READ, "version": None, "where": None}], "views": [VIEWED]},
+    "snapshot": {
+        "reads": [{**READ, "version": None, "where": None}],
+        "views": [VIEWED],
+        "catalogs": {"lake": {"root": "/lake"}},
+    },
     "exists": NAME,
     "tables": NAMESPACE,
     "create": {**NAME, "mode": "create", "provider": "delta", "location": None},

@@ -2,27 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
-from lockstep.spark.host.protocol.base import AboutNamespace, AboutRelation
+from lockstep.errors import TransactionStateError, UnsupportedError
+from lockstep.spark.host.protocol.base import AboutNamespace, AboutRelation, Options
+from lockstep.spark.host.protocol.tables import UsedView
 from lockstep.spark.host.requests import Requests, listing, stored_name
 from lockstep.timeline.entry import Name, Namespace, View
+from lockstep.timeline.functions import said
+from lockstep.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
     from lockstep.spark.host.lakehouses import Lakehouse
     from lockstep.spark.host.sessions import Session
 
 
+MARK_BYTES = 7
+"""So large are marks: one has room in Java's long."""
+
+
 class Seen(NamedTuple):
-    """What a name says, in which database version, and, outside a transaction, what the statement reads from now on."""
+    """What a name says, in which database version, and, outside a transaction, what the statement reads from now on.
+
+    What the transaction itself has defined is of no database version: it has a mark below 0 instead, see `own_mark`.
+    """
 
     view: View | None
     version: int | UnsetType
     pin: int | UnsetType = UNSET
+
+
+def own_mark(tx: Transaction, name: Name, view: View) -> int:
+    """Return the mark, below 0, of what a transaction itself has defined: of another one, or another text, another."""
+    said = sha256(b"\0".join([tx.id.encode(), msgspec.json.encode(name), msgspec.json.encode(view)]))
+    return -1 - int.from_bytes(said.digest()[:MARK_BYTES])
+
+
+def check_not_ended(used: UsedView) -> None:
+    """Raise if a definition was a transaction's own: of one that is still open it is told before.
+
+    Raises:
+        TransactionStateError (25P01): it was.
+    """
+    if used.version < 0:
+        name = Name(namespace=used.name[:-1], table=used.name[-1])
+        raise TransactionStateError(
+            f"a transaction that has ended, or went back to a savepoint, had defined {said(name)}, and a DataFrame "
+            "that was made inside it before that is used: make it again. Nothing was written",
+            sqlstate="25P01",
+        )
+
+
+class UsesOfDefinitions(Requests):
+    """The base of a host's answers about what uses views and functions."""
+
+    def _definitions_of(
+        self, house: Lakehouse, used: Iterable[UsedView], catalogs: Mapping[str, Options]
+    ) -> Iterator[UsedView]:
+        """Yield which of the used views and functions are of a catalog's lake, whatever the catalog is called.
+
+        Raises:
+            UnsupportedError: one is of a catalog that the session does not have.
+        """
+        for each in used:
+            if each.catalog not in catalogs:
+                raise UnsupportedError(
+                    f"this statement uses a DataFrame with a view or a function of catalog {each.catalog}, which this "
+                    "session does not have, so nothing was written: make the DataFrame again in this session, and run "
+                    "this again"
+                )
+            if self._host.lakehouses.get(each.catalog, catalogs[each.catalog]).is_of_same_lake(house):
+                yield each
 
 
 class DefinitionRequests(Requests):
@@ -35,7 +91,9 @@ class DefinitionRequests(Requests):
             tx.read_view(name)
             view = tx.names.views.get(name)
             is_snapshots = view is not None and view == tx.base.views.get(name)
-            return Seen(view, tx.base.version if is_snapshots else UNSET)
+            if view is None or is_snapshots:
+                return Seen(view, tx.base.version if is_snapshots else UNSET)
+            return Seen(view, own_mark(tx, name, view))
         database = self._pinned(house, request)
         return Seen(database.views.get(stored_name(request, database)), database.version, database.version)
 

@@ -100,6 +100,10 @@ class Lakehouse:
         """Whether it is the same catalog, whatever is set for it."""
         return self.name == other.name and self.catalog.lake is other.catalog.lake
 
+    def is_of_same_lake(self, other: Lakehouse) -> bool:
+        """Whether it is a catalog of the same root, whatever it is called and however it is reached."""
+        return self.uris.real("") == other.uris.real("")
+
     @property
     def strictness(self) -> tuple[bool, bool]:
         """How much is asked of its commits, greater where that is more."""

@@ -19,11 +19,12 @@ from lockstep.errors import (
     UndefinedError,
     UnsupportedError,
 )
+from lockstep.spark.host.definitions import UsesOfDefinitions, check_not_ended, own_mark
 from lockstep.spark.host.past import kept_beside, past_uri
 from lockstep.spark.host.paths import refuse_paths
 from lockstep.spark.host.protocol import tables as protocol
 from lockstep.spark.host.protocol.base import AboutCatalog, Answer, Dropped, Listing, Read, RequestBase
-from lockstep.spark.host.requests import Operation, Requests, find, listing, operation, stored_name
+from lockstep.spark.host.requests import Operation, find, listing, operation, stored_name
 from lockstep.spark.host.times import time_of
 from lockstep.spark.host.versions import database_version, number
 from lockstep.system.namespace import NAMESPACE as SYSTEM
@@ -47,7 +48,7 @@ COMMENT = "comment"
 """What Spark calls a table's comment among its properties."""
 
 
-class TableRequests(Requests):
+class TableRequests(UsesOfDefinitions):
     """Answers about tables, for one host."""
 
     def __init__(self, host: Host) -> None:
@@ -224,14 +225,18 @@ class TableRequests(Requests):
                 if (other := other_version(tx, scan)) is not None:
                     raise ActiveTransactionError(other)
                 tx.seen.tables.add(scan.table)
-            for view in request.views:
-                if session.catalog is not None and session.catalog.name == view.catalog:
-                    self._use_view(tx, view)
+            assert session.catalog is not None, "a transaction is of a catalog"
+            for view in self._definitions_of(session.catalog, request.views, request.catalogs):
+                self._use_view(tx, view)
         return Answer()
 
     def _use_view(self, tx: Transaction, view: protocol.UsedView) -> None:
         """Note that a DataFrame uses a view's definition, unless it is another one than the snapshot's."""
         name = Name(namespace=view.name[:-1], table=view.name[-1])
+        own = tx.names.views.get(name)
+        if own is not None and own_mark(tx, name, own) == view.version:
+            return
+        check_not_ended(view)
         current = tx.base.views.get(name)
         if current is None or current.since > view.version:
             raise ActiveTransactionError(

@@ -14,14 +14,14 @@ from lockstep.errors import (
     NoTransactionError,
     TransactionStateError,
     UnavailableError,
-    UnsupportedError,
 )
 from lockstep.settings import SESSION_ISOLATION
+from lockstep.spark.host.definitions import UsesOfDefinitions, check_not_ended
 from lockstep.spark.host.lakehouses import isolation_of
 from lockstep.spark.host.paths import refuse_paths
 from lockstep.spark.host.protocol import tables as protocol
 from lockstep.spark.host.protocol.base import Answer, RequestBase
-from lockstep.spark.host.requests import Operation, Requests, operation
+from lockstep.spark.host.requests import Operation, operation
 from lockstep.spark.host.session_settings import check_known
 from lockstep.spark.host.tables import scans_of
 from lockstep.spark.host.uris import OverlayView, transaction_in
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lockstep.spark.host.sessions import Session
 
 
-class WriteRequests(Requests):
+class WriteRequests(UsesOfDefinitions):
     """Answers about commits of tables, for one host."""
 
     def __init__(self, host: Host) -> None:
@@ -86,16 +86,10 @@ class WriteRequests(Requests):
     def _views_of(self, house: Lakehouse, request: protocol.Write) -> dict[Name, int]:
         """Return the views of this lake that the statement used, each with the oldest version that it was used of."""
         versions: dict[Name, int] = {}
-        for view in request.views:
-            if view.catalog not in request.catalogs:
-                raise UnsupportedError(
-                    f"this statement uses a DataFrame with a view of catalog {view.catalog}, which this session does "
-                    "not have, so nothing was written: make the DataFrame again in this session, and run this again"
-                )
-            catalog = self._host.lakehouses.get(view.catalog, request.catalogs[view.catalog])
-            if catalog.is_same(house):
-                name = Name(namespace=view.name[:-1], table=view.name[-1])
-                versions[name] = min(view.version, versions.get(name, view.version))
+        for view in self._definitions_of(house, request.views, request.catalogs):
+            name = Name(namespace=view.name[:-1], table=view.name[-1])
+            check_not_ended(view)
+            versions[name] = min(view.version, versions.get(name, view.version))
         return versions
 
     def _stage(self, _: Session, request: protocol.Stage) -> protocol.StageAnswer:

@@ -174,6 +174,9 @@ class Snapshot(RequestBase, frozen=True, kw_only=True, tag="snapshot"):
     views: tuple[UsedView, ...]
     """Which views' definitions it uses."""
 
+    catalogs: dict[str, Options]
+    """The session's catalogs, of which the views are."""
+
 
 class Exists(AboutName, frozen=True, kw_only=True, tag="exists"):
     """Ask whether there is a table of a name."""

@@ -13,6 +13,7 @@ import org.apache.spark.sql.catalyst.catalog.{SQLFunction, UserDefinedFunction}
 import org.apache.spark.sql.catalyst.expressions.{
   Expression,
   ExpressionInfo,
+  Literal,
   NamedArgumentExpression,
   NamedLambdaVariable,
   UnresolvedNamedLambdaVariable
@@ -28,7 +29,7 @@ import org.apache.spark.sql.connector.catalog.functions.UnboundFunction
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.internal.connector.V1Function
 import org.apache.spark.sql.lockstep.{Internals, LockstepException}
-import org.apache.spark.sql.types.{DataType, StructField, StructType}
+import org.apache.spark.sql.types.{DataType, StructField, StructType, TimestampType}
 
 import scala.jdk.CollectionConverters._
 
@@ -129,19 +130,45 @@ private[spark] object Functions {
     FunctionBodies.checkReplaced(session, function, FunctionBodies.call(session, function))
   }
 
-  /** The arguments in the order of the parameters, where some are said by name. */
+  /**
+   * The arguments in the order of the parameters, where some are said by name. Spark would put the defaults of the others
+   * among them, and look for names in these where the function is called: those at the end are left to the function, which
+   * has them in its own settings, and one in between is taken if it is a literal.
+   */
   private def ordered(session: SparkSession, function: SQLFunction, arguments: Seq[Expression]): Seq[Expression] =
     if (!arguments.exists(_.isInstanceOf[NamedArgumentExpression])) arguments
     else {
       val parser = session.sessionState.sqlParser
       val parameters = function.inputParam.toSeq.flatten.map(each =>
         InputParameter(each.name, Internals.default(each).map(SQLFunction.parseDefault(_, parser))))
-      NamedParametersSupport.defaultRearrange(
+      val all = NamedParametersSupport.defaultRearrange(
         FunctionSignature(parameters),
         arguments,
         function.name.unquotedString,
         SQLConf.get.resolver)
+      val said = arguments.map {
+        case NamedArgumentExpression(_, value) => value
+        case value => value
+      }
+      def isGiven(value: Expression) = said.exists(_ eq value)
+      val (upToLast, rest) = all.splitAt(all.lastIndexWhere(isGiven) + 1)
+      val needed = if (rest.forall(isLiteral)) all else upToLast // with these a call has the name that Spark gives it
+      needed.zip(parameters).collectFirst { case (value, parameter) if !isGiven(value) && !isLiteral(value) => parameter }
+        .foreach { parameter =>
+          throw new LockstepException(
+            "LOCKSTEP_UNSUPPORTED",
+            s"function ${function.name.unquotedString} is called without its parameter ${parameter.name}, and with a " +
+              "later one by its name: the default would be looked for in the settings of this session. Say it, too",
+            "0A000")
+        }
+      needed
     }
+
+  /** Whether an expression means the same in whatever settings it is read. */
+  private def isLiteral(value: Expression): Boolean = value match {
+    case literal: Literal => literal.dataType != TimestampType
+    case _ => false
+  }
 
   def written(session: SparkSession, function: SQLFunction): Map[String, Any] = {
     val manager = session.sessionState.catalogManager

@@ -6,11 +6,11 @@ import java.util.concurrent.ConcurrentHashMap
 import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.JsonNode
-import lockstep.spark.Bridge
+import lockstep.spark.{Bridge, LockstepCatalog}
 import lockstep.spark.overlay.Overlay
 import lockstep.spark.scans.{ByPath, NoTables, ReadLog, Scan, Scans}
 import lockstep.spark.statements.StatementScope
-import lockstep.spark.transactions.{OpenTransaction, Transactions}
+import lockstep.spark.transactions.{EndedTransactions, OpenTransaction, Transactions}
 import org.apache.hadoop.fs.Path
 import org.apache.spark.SparkContext
 import org.apache.spark.sql.SparkSession
@@ -100,7 +100,12 @@ private[spark] object Reads {
       val unchecked = Scans.ofHead(plan).filterNot(tx.passed.contains)
       val views = Scans.views(plan).filterNot(tx.passedViews.contains)
       if (unchecked.nonEmpty || views.nonEmpty) {
-        Bridge.tell("snapshot", session, "reads" -> unchecked.map(_.fields), "views" -> views.toSeq)
+        Bridge.tell(
+          "snapshot",
+          session,
+          "reads" -> unchecked.map(_.fields),
+          "views" -> views.toSeq,
+          "catalogs" -> LockstepCatalog.in(session))
         tx.passed.addAll(unchecked.asJava)
         tx.passedViews.addAll(views.asJava)
       }
@@ -198,8 +203,10 @@ private[spark] object Reads {
         unseen
       }
       if (run.scans.nonEmpty || Scans.folders(plan).nonEmpty) logs(session).foreach(_.add(run, plan))
+      val views = Scans.views(plan)
+      if (!Transactions.isOpen(session)) EndedTransactions.checkViews(views)
       current(session).foreach { executed =>
-        executed.views.addAll(Scans.views(plan).asJava)
+        executed.views.addAll(views.asJava)
       }
     }
     planning(session, query.optimizedPlan) // which may have been before the transaction began

@@ -2,6 +2,9 @@ package lockstep.spark.transactions
 
 import java.util.{Collections, LinkedHashMap, Map => JavaMap}
 
+import scala.jdk.CollectionConverters._
+
+import com.fasterxml.jackson.databind.JsonNode
 import lockstep.spark.overlay.Overlay
 import lockstep.spark.scans.Scans
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
@@ -30,6 +33,17 @@ private[spark] object EndedTransactions {
   def check(plan: LogicalPlan): Unit =
     if (!ids.isEmpty)
       Scans.relations(plan).flatMap(relation => reason(relation.view.transaction)).headOption.foreach(refuse)
+
+  /**
+   * Refuses the use of a view or a function, outside a transaction, as one that has ended had defined it. Python marks
+   * such a definition by a version below 0, and tells within a transaction whether it is that one's.
+   */
+  def checkViews(marks: Set[JsonNode]): Unit = marks.find(_.get("version").asLong < 0).foreach { mark =>
+    val name = mark.get("name").elements().asScala.map(_.asText).mkString(".")
+    refuse(
+      s"A transaction that has ended, or went back to a savepoint, had defined $name, and a DataFrame that was made " +
+        "inside it before that is used. Make it again.")
+  }
 
   /** Refuses a plan of an execution that shows what an ended transaction saw of system tables, cached or not. */
   def checkSystemTables(plan: LogicalPlan): Unit =

@@ -97,18 +97,21 @@ private[lockstep] object TableStates {
 
   private def remember(key: Key, found: Known): Unit = synchronized {
     known.put(key, found)
-    var kept = known.values.asScala.map(each => weight(each.size)).sum
+    var kept = known.values.asScala.map(weight).sum
     val oldest = known.entrySet.iterator
     while (kept > KeptBytes) {
-      kept -= weight(oldest.next().getValue.size)
+      kept -= weight(oldest.next().getValue)
       oldest.remove()
     }
   }
 
-  /** An entry costs something although it has no actions. */
-  private def weight(size: Size): Long = size match {
-    case Small(state) => TableState.ActionBytes + state.bytes
-    case _: Large => TableState.ActionBytes
+  /** An entry costs something although it has no actions; a file's status is about as large as one. */
+  private def weight(each: Known): Long = {
+    val actions = each.size match {
+      case Small(state) => state.bytes
+      case _: Large => 0L
+    }
+    actions + TableState.ActionBytes * (1L + each.commits.size)
   }
 
   /** The commits that a snapshot's log has. */
