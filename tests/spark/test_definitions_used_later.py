@@ -119,7 +119,7 @@ def test_two_catalogs_of_a_root_have_one_definition(two: Any, other: Any, catalo
 def test_a_default_means_the_same_however_the_others_are_given(spark: Any) -> None:
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     spark.sql(
-        "CREATE FUNCTION lake.default.at(x INT, y BIGINT DEFAULT unix_seconds(CAST('2024-01-01 00:00:00' AS TIMESTAMP)), "
+        "CREATE FUNCTION lake.default.at(x INT, y BIGINT DEFAULT unix_seconds(CAST('2024-01-01' AS TIMESTAMP)), "
         "z INT DEFAULT 5, a INT DEFAULT 6) RETURNS STRING RETURN concat_ws(' ', x, y, z, a)"
     )
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")

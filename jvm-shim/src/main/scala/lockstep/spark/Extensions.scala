@@ -47,7 +47,7 @@ class Extensions extends (SparkSessionExtensions => Unit) {
     extensions.injectCheckRule(TransactionGuard(_))
     extensions.injectCheckRule(SettingsGuard(_))
     extensions.injectPlanNormalizationRule(CachedTables(_))
-    extensions.injectOptimizerRule(ReadRecorder(_))
+    extensions.injectOptimizerRule(ReadRecorder(_, LockstepCatalog.in))
     extensions.injectPlannerStrategy(PlaceRecorder(_))
   }
 }

@@ -153,13 +153,16 @@ private[spark] object Functions {
       def isGiven(value: Expression) = said.exists(_ eq value)
       val (upToLast, rest) = all.splitAt(all.lastIndexWhere(isGiven) + 1)
       val needed = if (rest.forall(isLiteral)) all else upToLast // with these a call has the name that Spark gives it
-      needed.zip(parameters).collectFirst { case (value, parameter) if !isGiven(value) && !isLiteral(value) => parameter }
+      needed.zip(parameters).collectFirst {
+        case (value, parameter) if !isGiven(value) && !isLiteral(value) => parameter
+      }
         .foreach { parameter =>
           throw new LockstepException(
             "LOCKSTEP_UNSUPPORTED",
             s"function ${function.name.unquotedString} is called without its parameter ${parameter.name}, and with a " +
               "later one by its name: the default would be looked for in the settings of this session. Say it, too",
-            "0A000")
+            "0A000"
+          )
         }
       needed
     }

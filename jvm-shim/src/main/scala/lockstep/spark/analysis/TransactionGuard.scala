@@ -40,7 +40,7 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
         case command: Command => judge(command)
         case _ =>
       }
-      Reads.checkSnapshot(session, plan)
+      Reads.checkSnapshot(session, plan, LockstepCatalog.in(session))
     } else {
       val changed = inserts(plan).map(changedBy)
       // A table by its path may be one of ours, too.

@@ -1,5 +1,6 @@
 package lockstep.spark.execution
 
+import lockstep.spark.LockstepCatalog
 import lockstep.spark.reads.Reads
 import lockstep.spark.scans.NoTables
 import lockstep.spark.transactions.{EndedTransactions, Lineage, Transactions}
@@ -57,7 +58,7 @@ private[spark] object Executions extends Logging {
     if (Transactions.isOpen(session)) {
       EndedTransactions.check(plan)
       Transactions.checkChanges(session, query.analyzed)
-      Reads.checkSnapshot(session, plan)
+      Reads.checkSnapshot(session, plan, LockstepCatalog.in(session))
       Transactions.checkLineage(session, plan)
     }
   }

@@ -6,7 +6,7 @@ import java.util.concurrent.ConcurrentHashMap
 import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.JsonNode
-import lockstep.spark.{Bridge, LockstepCatalog}
+import lockstep.spark.Bridge
 import lockstep.spark.overlay.Overlay
 import lockstep.spark.scans.{ByPath, NoTables, ReadLog, Scan, Scans}
 import lockstep.spark.statements.StatementScope
@@ -94,8 +94,12 @@ private[spark] object Reads {
         ended.context.setLocalProperty(Current, ended.batch.map(_.id).orNull)
     }
 
-  /** Refuses a plan that reads what is neither the transaction's nor its snapshot: rows of it must not be returned. */
-  def checkSnapshot(session: SparkSession, plan: LogicalPlan): Unit =
+  /**
+   * Refuses a plan that reads what is neither the transaction's nor its snapshot: rows of it must not be returned.
+   * @param catalogs
+   *   the session's, with their settings
+   */
+  def checkSnapshot(session: SparkSession, plan: LogicalPlan, catalogs: => Map[String, Any]): Unit =
     Transactions.of(session).foreach { tx =>
       val unchecked = Scans.ofHead(plan).filterNot(tx.passed.contains)
       val views = Scans.views(plan).filterNot(tx.passedViews.contains)
@@ -105,7 +109,7 @@ private[spark] object Reads {
           session,
           "reads" -> unchecked.map(_.fields),
           "views" -> views.toSeq,
-          "catalogs" -> LockstepCatalog.in(session))
+          "catalogs" -> catalogs)
         tx.passed.addAll(unchecked.asJava)
         tx.passedViews.addAll(views.asJava)
       }
@@ -144,7 +148,7 @@ private[spark] object Reads {
    * The optimizer has come this far with a plan. Its subqueries are optimized by runs inside its own, before it; what they
    * read is in the plan, too. Where its execution has not begun yet, `executing` tells of it.
    */
-  def optimizing(session: SparkSession, plan: LogicalPlan): Unit = plan match {
+  def optimizing(session: SparkSession, plan: LogicalPlan, catalogs: => Map[String, Any]): Unit = plan match {
     case _: Subquery => ()
     case _ if NoTables.in(plan) => runOf(QueryPlanningTracker.get).scans = Set.empty
     case _ =>
@@ -152,7 +156,7 @@ private[spark] object Reads {
       val run = runOf(QueryPlanningTracker.get)
       run.scans = scans
       if (scans.nonEmpty || !ByPath.of(plan).isEmpty || Scans.folders(plan).nonEmpty) {
-        checkSnapshot(session, plan)
+        checkSnapshot(session, plan, catalogs)
         val told = logs(session)
         told.foreach(_.add(run, plan))
         if (told.isEmpty) StatementScope.current.foreach(note(_, scans))
