@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from tests.support.sparks import is_before
 
 # Every Java that a test starts, those too that it starts as a user would, without settings of a small Spark.
 os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA)
+# Spark starts its Python workers by this name; the first python3 of the PATH is another one, without what tests need.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 # One process opens some hundred lakes, each of which holds a few files; many a shell lets it have 1,024.
 _soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
