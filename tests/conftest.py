@@ -18,7 +18,7 @@ from pytest_spark.config import SparkConfigBuilder  # type: ignore[import-untype
 
 import lockstep
 from tests.support import on_hdfs, on_s3
-from tests.support.sessions import CATALOG, INTERPRETED, JAVA, ROOTS, SMALL
+from tests.support.sessions import CATALOG, INTERPRETED, JAVA, LASTING_JAVA, ROOTS, SMALL
 from tests.support.sparks import is_before
 
 # Every Java that a test starts, those too that it starts as a user would, without settings of a small Spark.
@@ -70,6 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "spark.sql.scripting.enabled": "true",  # as it is in every Spark but 4.0
         **INTERPRETED,
         **_lockstep_settings(folder),
+        "spark.driver.extraJavaOptions": LASTING_JAVA,
         "spark.master": MASTER,
         "spark.app.name": "lockstep tests",
         "spark.sql.catalogImplementation": "in-memory",  # pytest-spark's default is Hive, which takes seconds to start

@@ -24,9 +24,13 @@ JAVA = " ".join(
         "-XX:+UseSerialGC",
         "-XX:+UnlockDiagnosticVMOptions",
         "-XX:-BytecodeVerificationRemote",  # of some 20,000 classes, each time a Spark starts
+        "-XX:ReservedCodeCacheSize=240m",  # 48 MB are full after some minutes, and then code is compiled again and again
     ]
 )
 """Options of a Java that ends soon."""
+
+LASTING_JAVA = f"{JAVA} -XX:TieredStopAtLevel=4"
+"""Options of a Java that runs for a quarter of an hour: what the second compiler makes is used then."""
 
 SMALL = {
     "spark.driver.extraJavaOptions": JAVA,
@@ -36,6 +40,7 @@ SMALL = {
     # Delta lists files, for VACUUM say, in as many tasks; 10,000 otherwise.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     "spark.ui.enabled": "false",
+    "spark.sql.ui.explainMode": "simple",  # each plan is printed for the user interface, on or off
     "spark.ui.showConsoleProgress": "false",
 }
 """Settings of a Spark for a few rows."""

@@ -58,11 +58,16 @@ class Retention:
         last = RETENTION_VERSIONS.value_in(options) or ""
         if not last.isdecimal() or int(last) < 1:
             raise InvalidError(f"{RETENTION_VERSIONS.name} is {last!r}: expected a number, 1 or more")
+        if (orphan_age := _age(seconds(ORPHAN_AGE, options))) < YOUNGEST:
+            raise InvalidError(
+                f"{ORPHAN_AGE.name} is {ORPHAN_AGE.value_in(options)!r}, less than an hour: what is so young may be what "
+                "a statement is writing"
+            )
         return cls(
             age=_age(seconds(RETENTION_AGE, options)),
             last=int(last),
             grace=_age(seconds(DELETION_GRACE, options)),
-            orphan_age=max(_age(seconds(ORPHAN_AGE, options)), YOUNGEST),
+            orphan_age=orphan_age,
         )
 
 

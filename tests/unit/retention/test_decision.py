@@ -511,7 +511,12 @@ def test_defaults_keep_much() -> None:
     retention = Retention.of({})
     assert retention == Retention(age=30 * DAY, last=100, grace=DAY, orphan_age=7 * DAY)
     assert (duration_of({}, REMOVED), duration_of({}, LOGS)) == (7 * DAY, 30 * DAY)
-    assert Retention.of({"orphan-age": "1s"}).orphan_age == timedelta(hours=1)
     for wrong in ({"retention-versions": "0"}, {"retention-age": "ever"}, {"deletion-grace": "-1"}):
         with pytest.raises(InvalidError):
             Retention.of(wrong)
+
+
+def test_litter_that_is_younger_than_an_hour_is_not_asked_for() -> None:
+    assert Retention.of({"orphan-age": "1h"}).orphan_age == timedelta(hours=1)
+    with pytest.raises(InvalidError, match="orphan-age is '59min', less than an hour"):
+        Retention.of({"orphan-age": "59min"})
