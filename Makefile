@@ -86,9 +86,9 @@ test: setup jar ## run every test but those of the targets below
 	@echo "test: $(or $(TESTS),all of tests/), with Spark $(SPARK), in $(WORKERS) processes (PYTEST_ARGS=$(PYTEST_ARGS))"
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS) $(PYTEST_ARGS)
 
-test-deep: setup jar ## run the tests that take long, and of which a part is in make test
-	@echo "test-deep: tests marked deep (PYTEST_ARGS=$(PYTEST_ARGS))"
-	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m deep tests $(PYTEST_ARGS)
+test-deep: setup jar ## run the tests that take long, and of which a part is in make test (SHARD=0/4: a fourth)
+	@echo "test-deep: tests marked deep (SHARD=$(SHARD), PYTEST_ARGS=$(PYTEST_ARGS))"
+	@LOCKSTEP_TEST_SHARD=$(SHARD) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m deep tests $(PYTEST_ARGS)
 
 test-spark-4.0 test-spark-4.1: test-spark-%: ## run what tests Spark on an older one, in an environment of its own (SMOKE=1: a sample)
 	@$(MAKE) --no-print-directory test SPARK=$* TESTS='$(if $(SMOKE),$(SMOKE_TESTS),$(CORE_TESTS))'

@@ -1,6 +1,7 @@
 """What all tests share: where the repository is, and how Spark starts, if a test asks for it.
 
-`LOCKSTEP_TEST_MASTER` starts Spark elsewhere than in one process: `test_cluster.py` does so.
+`LOCKSTEP_TEST_MASTER` starts Spark elsewhere than in one process: `test_cluster.py` does so. With
+`LOCKSTEP_TEST_SHARD=1/4` a fourth of the tests run; 0/4, 2/4 and 3/4 are the others.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -95,8 +97,16 @@ def _lockstep_settings(folder: Path) -> dict[str, str]:
     return lockstep.conf(root=str(folder / "unused"), catalog=CATALOG)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files that take longest before the others, so that the last ones of two processes end together."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of a shard, if one is asked for, and put the files that take longest before the others.
+
+    So the last files of two processes end together.
+    """
+    if shard := os.environ.get("LOCKSTEP_TEST_SHARD"):
+        number, of = map(int, shard.split("/"))
+        kept = [item for item in items if crc32(item.nodeid.encode()) % of == number]
+        config.hook.pytest_deselected(items=[item for item in items if crc32(item.nodeid.encode()) % of != number])
+        items[:] = kept
     items.sort(key=lambda item: (item.path.name != "test_contract.py", "/tests/unit/" in item.path.as_posix()))
 
 

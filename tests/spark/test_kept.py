@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -157,6 +158,38 @@ def test_every_way_of_vacuum_keeps_it(vacuuming: Any, root: Path, way: str) -> N
     assert tagged <= data(folder(root))
     assert not between & data(folder(root))
     assert rows(spark, "SELECT * FROM t FOR SYSTEM_VERSION AS OF 'good'") == [(1,)]
+
+
+def test_vacuum_of_a_shallow_clone_deletes_nothing_that_either_needs(vacuuming: Any, root: Path) -> None:
+    """The clone's log names the files of the other table by whole paths, also those that it removed."""
+    spark = vacuuming
+    spark.sql("CREATE TABLE t AS SELECT /*+ REPARTITION(1) */ id FROM range(5)")
+    spark.sql("CREATE TABLE clone SHALLOW CLONE t")
+    spark.sql("DELETE FROM clone WHERE id < 2")
+    (folder(root, "clone") / "unstaged.parquet").write_bytes(b"nobody's")
+    before = data(folder(root)), data(folder(root, "clone"))
+    spark.sql("VACUUM clone")
+    assert (data(folder(root)), data(folder(root, "clone"))) == before, "which are younger than a week"
+    spark.sql("VACUUM clone RETAIN 0 HOURS")
+    assert before[1] - data(folder(root, "clone")) == {"unstaged.parquet"}
+    assert rows(spark, "SELECT * FROM clone") == [(2,), (3,), (4,)]
+    assert rows(spark, "SELECT * FROM t") == [(0,), (1,), (2,), (3,), (4,)]
+
+
+def test_vacuum_keeps_a_file_that_a_plain_writer_named_by_its_whole_path(vacuuming: Any, root: Path) -> None:
+    spark = vacuuming
+    spark.sql("CREATE TABLE t AS SELECT 1 AS id")
+    [file] = data(folder(root))
+    copied = folder(root) / "whole.parquet"
+    shutil.copy(folder(root) / file, copied)
+    size = copied.stat().st_size
+    add = {"path": copied.as_uri(), "partitionValues": {}, "size": size, "modificationTime": 1, "dataChange": True}
+    (folder(root) / "_delta_log" / f"{1:020}.json").write_text(json.dumps({"add": add}) + "\n")
+    assert rows(spark, "SELECT * FROM t") == [(1,), (1,)]
+    (folder(root) / "unstaged.parquet").write_bytes(b"nobody's")
+    spark.sql("VACUUM t RETAIN 0 HOURS")
+    assert data(folder(root)) == {file, copied.name}
+    assert rows(spark, "SELECT * FROM t") == [(1,), (1,)]
 
 
 def age(log: Path) -> None:

@@ -24,7 +24,7 @@ JAVA = " ".join(
         "-XX:+UseSerialGC",
         "-XX:+UnlockDiagnosticVMOptions",
         "-XX:-BytecodeVerificationRemote",  # of some 20,000 classes, each time a Spark starts
-        "-XX:ReservedCodeCacheSize=240m",  # 48 MB are full after some minutes, and then code is compiled again and again
+        "-XX:ReservedCodeCacheSize=240m",  # 48 MB are soon full; code is then compiled again and again
     ]
 )
 """Options of a Java that ends soon."""

@@ -98,8 +98,8 @@ def check_end(found: Divergence) -> None:
     if found.newest < found.table.version:
         raise InvalidError(
             f"table {found.table.name} cannot be settled: its log ends at version {found.newest}, and statements that "
-            f"have read version {found.table.version} would write behind what they have not read. Keep ours, restore its "
-            "log, or DROP TABLE and adopt the folder once no statement uses the table"
+            f"have read version {found.table.version} would write behind what they have not read. Keep ours, restore "
+            "its log, or DROP TABLE and adopt the folder once no statement uses the table"
         )
 
 

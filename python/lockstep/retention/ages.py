@@ -60,8 +60,8 @@ class Retention:
             raise InvalidError(f"{RETENTION_VERSIONS.name} is {last!r}: expected a number, 1 or more")
         if (orphan_age := _age(seconds(ORPHAN_AGE, options))) < YOUNGEST:
             raise InvalidError(
-                f"{ORPHAN_AGE.name} is {ORPHAN_AGE.value_in(options)!r}, less than an hour: what is so young may be what "
-                "a statement is writing"
+                f"{ORPHAN_AGE.name} is {ORPHAN_AGE.value_in(options)!r}, less than an hour: what is so young may be "
+                "what a statement is writing"
             )
         return cls(
             age=_age(seconds(RETENTION_AGE, options)),

@@ -50,6 +50,16 @@ class LockstepFileSystem extends FileSystem {
 
   private def cooked(path: Path): Path = new Path(Overlay.Scheme, uri.getAuthority, path.toUri.getPath)
 
+  /**
+   * A path of the underlying file system is the same path here. Delta asks so where a log names files by whole paths, as those
+   * of shallow clones are: `VACUUM` then sees whether such a file lies in the table's folder.
+   */
+  override def makeQualified(path: Path): Path = {
+    val (asked, own) = (path.toUri, base.getUri)
+    val isBases = asked.getScheme == own.getScheme && asked.getAuthority == own.getAuthority
+    super.makeQualified(if (isBases) cooked(path) else path)
+  }
+
   /** Built field by field: the copying constructor asks the local file system for permissions, by forking `ls`. */
   private def cook(status: FileStatus, path: Path): FileStatus =
     new FileStatus(
