@@ -94,6 +94,43 @@ def test_what_was_defined_after_a_savepoint_is_gone_with_it(spark: Any, query: s
     assert rows(spark) == [1, 70]
 
 
+@pytest.mark.parametrize("query", [VIEW, FUNCTION])
+def test_a_cache_of_what_a_transaction_had_defined_is_no_definition_to_others(
+    spark: Any, other: Any, query: str
+) -> None:
+    """A cache answers every plan that is the same but for names: whoever asks for a 7 has used no definition."""
+    spark.sql("BEGIN")
+    defines(spark, 7)
+    frame = spark.sql(query).cache()
+    assert [row.id for row in frame.collect()] == [7]
+    for session in (spark, other):
+        assert session.sql("SELECT 7 AS id").collect() == [(7,)]
+    with pytest.raises(PySparkException) as caught:
+        spark.newSession().sql("SELECT 1 AS id").union(frame).collect()
+    assert caught.value.getSqlState() in ("25001", "25P01")
+    spark.sql("COMMIT")
+    for session in (spark, other):
+        assert session.sql("SELECT 7 AS id").collect() == session.sql(query).collect() == [(7,)]
+    assert refused(frame) == "25P01", "cached or not"
+    spark.sql(query).write.insertInto("lake.default.u")
+    frame.unpersist()
+    assert rows(spark) == [1, 7]
+
+
+def test_a_transaction_may_use_what_it_has_defined_anew_since(spark: Any) -> None:
+    """As in Spark: a DataFrame has the definition of when it was made."""
+    spark.sql("BEGIN")
+    defines(spark, 70)
+    before = spark.sql(VIEW)
+    defines(spark, 80)
+    spark.sql("SAVEPOINT s")
+    spark.sql("INSERT INTO lake.default.u VALUES (5)")
+    spark.sql("ROLLBACK TO s")
+    before.write.insertInto("lake.default.u")
+    spark.sql("COMMIT")
+    assert rows(spark) == [1, 70]
+
+
 @pytest.fixture
 def two(spark: Any, root: Path) -> Any:
     """The session, with another catalog of the same root."""

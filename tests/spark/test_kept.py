@@ -176,14 +176,19 @@ def test_vacuum_of_a_shallow_clone_deletes_nothing_that_either_needs(vacuuming: 
     assert rows(spark, "SELECT * FROM t") == [(0,), (1,), (2,), (3,), (4,)]
 
 
-def test_vacuum_keeps_a_file_that_a_plain_writer_named_by_its_whole_path(vacuuming: Any, root: Path) -> None:
+@pytest.mark.parametrize("is_linked", [False, True], ids=["the lake's own way", "through a link"])
+def test_vacuum_keeps_a_file_that_a_plain_writer_named_by_its_whole_path(
+    vacuuming: Any, root: Path, tmp_path: Path, is_linked: bool
+) -> None:
     spark = vacuuming
+    (tmp_path / "link").symlink_to(root)
     spark.sql("CREATE TABLE t AS SELECT 1 AS id")
     [file] = data(folder(root))
     copied = folder(root) / "whole.parquet"
     shutil.copy(folder(root) / file, copied)
     size = copied.stat().st_size
-    add = {"path": copied.as_uri(), "partitionValues": {}, "size": size, "modificationTime": 1, "dataChange": True}
+    named = tmp_path / "link" / copied.relative_to(root) if is_linked else copied
+    add = {"path": named.as_uri(), "partitionValues": {}, "size": size, "modificationTime": 1, "dataChange": True}
     (folder(root) / "_delta_log" / f"{1:020}.json").write_text(json.dumps({"add": add}) + "\n")
     assert rows(spark, "SELECT * FROM t") == [(1,), (1,)]
     (folder(root) / "unstaged.parquet").write_bytes(b"nobody's")

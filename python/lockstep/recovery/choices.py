@@ -97,9 +97,9 @@ def check_end(found: Divergence) -> None:
     """
     if found.newest < found.table.version:
         raise InvalidError(
-            f"table {found.table.name} cannot be settled: its log ends at version {found.newest}, and statements that "
-            f"have read version {found.table.version} would write behind what they have not read. Keep ours, restore "
-            "its log, or DROP TABLE and adopt the folder once no statement uses the table"
+            f"table {found.table.name}: neither theirs nor both can be kept: its log ends at version {found.newest}, "
+            f"and statements that have read version {found.table.version} would write behind what they have not read. "
+            "Keep ours, restore the log, or DROP TABLE and adopt the folder once no statement uses the table"
         )
 
 

@@ -46,12 +46,14 @@ class Names:
         base: the snapshot.
         case_sensitive: whether a new name may differ from another in case alone.
         dropped: the tables that were dropped, in order.
+        defined: the views that were made, in order, those among them that others have replaced since.
     """
 
     def __init__(self, base: Database, *, case_sensitive: bool) -> None:
         """Begin with the names of a snapshot."""
         self.case_sensitive = case_sensitive
         self.dropped: list[Table] = []
+        self.defined: list[View] = []
         # The names of tables and views that were changed, in order: what they mean may not be what they meant at first.
         self._changed_tables: dict[Name, None] = {}
         self._changed_views: dict[Name, None] = {}
@@ -295,7 +297,8 @@ class Names:
         if not (replace and name in self._views):
             self.check_free(name)
         self._changed_views[name] = None
-        self._views = self._views.set(name, View(name=name, definition=definition, since=self.base.version))
+        self.defined.append(View(name=name, definition=definition, since=self.base.version))
+        self._views = self._views.set(name, self.defined[-1])
 
     def drop_view(self, name: Name) -> None:
         """Take a view out of the catalog."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from lockstep.errors import TransactionStateError, UnsupportedError
+from lockstep.errors import NoTransactionError, UnsupportedError
 from lockstep.spark.host.protocol.base import AboutNamespace, AboutRelation, Options
 from lockstep.spark.host.protocol.tables import UsedView
 from lockstep.spark.host.requests import Requests, listing, stored_name
@@ -40,22 +40,21 @@ class Seen(NamedTuple):
 
 def own_mark(tx: Transaction, name: Name, view: View) -> int:
     """Return the mark, below 0, of what a transaction itself has defined: of another one, or another text, another."""
-    said = sha256(b"\0".join([tx.id.encode(), msgspec.json.encode(name), msgspec.json.encode(view)]))
-    return -1 - int.from_bytes(said.digest()[:MARK_BYTES])
+    digest = sha256(b"\0".join([tx.id.encode(), msgspec.json.encode(name), msgspec.json.encode(view)])).digest()
+    return -1 - int.from_bytes(digest[:MARK_BYTES])
 
 
 def check_not_ended(used: UsedView) -> None:
     """Raise if a definition was a transaction's own: of one that is still open it is told before.
 
     Raises:
-        TransactionStateError (25P01): it was.
+        NoTransactionError: it was.
     """
     if used.version < 0:
         name = Name(namespace=used.name[:-1], table=used.name[-1])
-        raise TransactionStateError(
-            f"a transaction that has ended, or went back to a savepoint, had defined {said(name)}, and a DataFrame "
-            "that was made inside it before that is used: make it again. Nothing was written",
-            sqlstate="25P01",
+        raise NoTransactionError(
+            f"a transaction of another session, or one that has ended or went back to a savepoint, had defined "
+            f"{said(name)}, and a DataFrame that was made inside it is used: make it again"
         )
 
 
@@ -74,10 +73,9 @@ class UsesOfDefinitions(Requests):
             if each.catalog not in catalogs:
                 raise UnsupportedError(
                     f"this statement uses a DataFrame with a view or a function of catalog {each.catalog}, which this "
-                    "session does not have, so nothing was written: make the DataFrame again in this session, and run "
-                    "this again"
+                    "session does not have: make the DataFrame again in this session, and run this again"
                 )
-            if self._host.lakehouses.get(each.catalog, catalogs[each.catalog]).is_of_same_lake(house):
+            if self._host.lakehouses.is_root_of(house, catalogs[each.catalog]):
                 yield each
 
 

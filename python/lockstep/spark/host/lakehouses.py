@@ -100,10 +100,6 @@ class Lakehouse:
         """Whether it is the same catalog, whatever is set for it."""
         return self.name == other.name and self.catalog.lake is other.catalog.lake
 
-    def is_of_same_lake(self, other: Lakehouse) -> bool:
-        """Whether it is a catalog of the same root, whatever it is called and however it is reached."""
-        return self.uris.real("") == other.uris.real("")
-
     @property
     def strictness(self) -> tuple[bool, bool]:
         """How much is asked of its commits, greater where that is more."""
@@ -247,6 +243,14 @@ class Lakehouses:
             if comparable(root) == comparable(url):
                 return self.get(name, options)
         return None
+
+    def is_root_of(self, house: Lakehouse, options: Mapping[str, str]) -> bool:
+        """Whether a catalog with these settings has the root of another one; none is opened for that."""
+        try:
+            root = self._urls(ROOT.value_in(options) or "")
+        except LockstepError:  # what is set for it makes no sense; its own statements are told so
+            return False
+        return comparable(root) == comparable(house.catalog.lake.storage.url)
 
     def writer(self, uri: str, catalogs: Mapping[str, Mapping[str, str]], creation: str | None = None) -> Lakehouse:
         """Return the catalog, of those that a session has, which an overlay URI lies in: the one with the longest root.

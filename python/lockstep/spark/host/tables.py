@@ -233,8 +233,7 @@ class TableRequests(UsesOfDefinitions):
     def _use_view(self, tx: Transaction, view: protocol.UsedView) -> None:
         """Note that a DataFrame uses a view's definition, unless it is another one than the snapshot's."""
         name = Name(namespace=view.name[:-1], table=view.name[-1])
-        own = tx.names.views.get(name)
-        if own is not None and own_mark(tx, name, own) == view.version:
+        if any(own_mark(tx, name, own) == view.version for own in tx.names.defined if own.name == name):
             return
         check_not_ended(view)
         current = tx.base.views.get(name)

@@ -38,7 +38,7 @@ class FunctionAnswer(Answer, frozen=True, kw_only=True):
     """What it says."""
 
     version: int | UnsetType = UNSET
-    """The database version whose definition that is; nothing of a function that the transaction made itself."""
+    """The database version whose definition that is; below 0 for a function that the transaction made itself."""
 
     pin: int | UnsetType = UNSET
     """Outside a transaction: the database version that the statement reads from now on."""

@@ -162,7 +162,7 @@ class UsedView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Its name as it is stored: namespace and name."""
 
     version: int
-    """The database version whose definition it was."""
+    """The database version whose definition it was; below 0 for one of a transaction's own, see `own_mark`."""
 
 
 class Snapshot(RequestBase, frozen=True, kw_only=True, tag="snapshot"):

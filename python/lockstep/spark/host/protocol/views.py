@@ -40,7 +40,7 @@ class ViewAnswer(Answer, frozen=True, kw_only=True):
     """What it says."""
 
     version: int | UnsetType = UNSET
-    """The database version whose definition that is; nothing of a view that the transaction made itself."""
+    """The database version whose definition that is; below 0 for a view that the transaction made itself."""
 
     pin: int | UnsetType = UNSET
     """Outside a transaction: the database version that the statement reads from now on."""

@@ -4,7 +4,7 @@ import lockstep.spark.{Bridge, LockstepCatalog}
 import lockstep.spark.execution.Vacuum
 import lockstep.spark.overlay.RealPaths
 import lockstep.spark.reads.Reads
-import lockstep.spark.scans.NoTables
+import lockstep.spark.scans.{NoTables, Scans}
 import lockstep.spark.transactions.{
   ByTarget,
   Commands,
@@ -40,7 +40,7 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
         case command: Command => judge(command)
         case _ =>
       }
-      Reads.checkSnapshot(session, plan, LockstepCatalog.in(session))
+      Reads.checkSnapshot(session, plan, Scans.views(plan), LockstepCatalog.in(session))
     } else {
       val changed = inserts(plan).map(changedBy)
       // A table by its path may be one of ours, too.

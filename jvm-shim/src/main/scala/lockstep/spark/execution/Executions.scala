@@ -2,7 +2,7 @@ package lockstep.spark.execution
 
 import lockstep.spark.LockstepCatalog
 import lockstep.spark.reads.Reads
-import lockstep.spark.scans.NoTables
+import lockstep.spark.scans.{NoTables, Scans}
 import lockstep.spark.transactions.{EndedTransactions, Lineage, Transactions}
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
@@ -55,12 +55,14 @@ private[spark] object Executions extends Logging {
   private def check(session: SparkSession, query: QueryExecution, plan: LogicalPlan): Unit = {
     Transactions.checkOwn(session, plan)
     EndedTransactions.checkSystemTables(plan)
+    // As it was analyzed, too: a cache may be there in the place of all of it.
+    val views = Scans.views(plan) ++ Scans.views(query.analyzed)
     if (Transactions.isOpen(session)) {
       EndedTransactions.check(plan)
       Transactions.checkChanges(session, query.analyzed)
-      Reads.checkSnapshot(session, plan, LockstepCatalog.in(session))
+      Reads.checkSnapshot(session, plan, views, LockstepCatalog.in(session))
       Transactions.checkLineage(session, plan)
-    }
+    } else EndedTransactions.checkViews(views)
   }
 
   private def ends(end: SparkListenerSQLExecutionEnd): Unit = {

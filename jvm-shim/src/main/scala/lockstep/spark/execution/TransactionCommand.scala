@@ -198,8 +198,6 @@ private[spark] object TransactionCommand extends Logging {
 
   /** Forgets what Delta and Spark keep of a transaction's view: logs, and what was cached of the tables in it. */
   private def retire(session: SparkSession, answer: JsonNode): Unit = {
-    // Definitions that it had made before it went back to a savepoint are asked about again.
-    Transactions.of(session).foreach(_.passedViews.clear())
     texts(answer, "uris").foreach { uri =>
       DeltaLog.invalidateCache(session, new Path(uri))
       EndedTransactions.add(Overlay.parse(new Path(uri).toUri.getAuthority).transaction)

@@ -10,7 +10,7 @@ import lockstep.spark.Bridge
 import lockstep.spark.overlay.Overlay
 import lockstep.spark.scans.{ByPath, NoTables, ReadLog, Scan, Scans}
 import lockstep.spark.statements.StatementScope
-import lockstep.spark.transactions.{EndedTransactions, OpenTransaction, Transactions}
+import lockstep.spark.transactions.{OpenTransaction, Transactions}
 import org.apache.hadoop.fs.Path
 import org.apache.spark.SparkContext
 import org.apache.spark.sql.SparkSession
@@ -96,13 +96,19 @@ private[spark] object Reads {
 
   /**
    * Refuses a plan that reads what is neither the transaction's nor its snapshot: rows of it must not be returned.
+   * @param used
+   *   the definitions of views and functions that it uses
    * @param catalogs
    *   the session's, with their settings
    */
-  def checkSnapshot(session: SparkSession, plan: LogicalPlan, catalogs: => Map[String, Any]): Unit =
+  def checkSnapshot(
+      session: SparkSession,
+      plan: LogicalPlan,
+      used: => Set[JsonNode],
+      catalogs: => Map[String, Any]): Unit =
     Transactions.of(session).foreach { tx =>
       val unchecked = Scans.ofHead(plan).filterNot(tx.passed.contains)
-      val views = Scans.views(plan).filterNot(tx.passedViews.contains)
+      val views = used.filterNot(tx.passedViews.contains)
       if (unchecked.nonEmpty || views.nonEmpty) {
         Bridge.tell(
           "snapshot",
@@ -111,7 +117,7 @@ private[spark] object Reads {
           "views" -> views.toSeq,
           "catalogs" -> catalogs)
         tx.passed.addAll(unchecked.asJava)
-        tx.passedViews.addAll(views.asJava)
+        tx.passedViews.addAll(views.filterNot(Scans.isOwn).asJava)
       }
       checkPlaces(session, tx, ByPath.of(plan).withoutPartitions)
     }
@@ -133,9 +139,9 @@ private[spark] object Reads {
       val _ = tx.passed.add(Scan(answer.get("table").asText, Some(answer.get("version").asLong), None, isHead = true))
     }
 
-  /** The same of a view's definition, by its mark. */
+  /** The same of a view's definition, by its mark; but of the transaction's own, which may go back to a savepoint. */
   def toldView(tx: OpenTransaction, mark: String): Unit = {
-    val _ = tx.passedViews.add(Scans.viewed(mark))
+    val _ = tx.passedViews.addAll(Set(Scans.viewed(mark)).filterNot(Scans.isOwn).asJava)
   }
 
   /** Who is told of what is read: the transaction, or the statement and the batch that it is part of. */
@@ -156,7 +162,7 @@ private[spark] object Reads {
       val run = runOf(QueryPlanningTracker.get)
       run.scans = scans
       if (scans.nonEmpty || !ByPath.of(plan).isEmpty || Scans.folders(plan).nonEmpty) {
-        checkSnapshot(session, plan, catalogs)
+        checkSnapshot(session, plan, Scans.views(plan), catalogs)
         val told = logs(session)
         told.foreach(_.add(run, plan))
         if (told.isEmpty) StatementScope.current.foreach(note(_, scans))
@@ -207,10 +213,8 @@ private[spark] object Reads {
         unseen
       }
       if (run.scans.nonEmpty || Scans.folders(plan).nonEmpty) logs(session).foreach(_.add(run, plan))
-      val views = Scans.views(plan)
-      if (!Transactions.isOpen(session)) EndedTransactions.checkViews(views)
       current(session).foreach { executed =>
-        executed.views.addAll(views.asJava)
+        executed.views.addAll(Scans.views(plan).asJava)
       }
     }
     planning(session, query.optimizedPlan) // which may have been before the transaction began

@@ -162,7 +162,7 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
 
   private val json = new ObjectMapper()
 
-  /** Which definition of a view a statement outside a transaction is told; inside, Python knows. */
+  /** Which definition of a view a statement is told. */
   def viewed(catalog: String, name: JsonNode, version: JsonNode): Option[String] = Option(version).map { version =>
     json.createObjectNode().put(
       "catalog",
@@ -172,13 +172,19 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
   /** Such a definition, as plans have it. */
   def viewed(mark: String): JsonNode = json.readTree(mark)
 
-  /** The definitions of views and functions that a plan uses, those below caches among them. */
+  /** Whether a definition is one that a transaction has made itself, and not a database version's. */
+  def isOwn(mark: JsonNode): Boolean = mark.get("version").asLong < 0
+
+  /**
+   * The definitions of views and functions that a plan uses, those below caches among them. A transaction's own are not looked
+   * for there: a cache answers plans that are the same but for where they come from, and never used the definition.
+   */
   def views(plan: LogicalPlan): Set[JsonNode] = {
     val used = fields(plan).flatMap(_.collectWithSubqueries { case view: View =>
       view.desc.properties.get(s"${CatalogTable.VIEW_SQL_CONFIG_PREFIX}$Viewed")
     }).flatten.map(viewed)
     (used ++ functions(plan) ++ fields(plan).flatMap(cached).flatMap(cache =>
-      views(cache.cacheBuilder.logicalPlan))).toSet
+      views(cache.cacheBuilder.logicalPlan).filterNot(isOwn))).toSet
   }
 
   /** The definitions of functions: where one is called, an analyzed plan has it around its body. */

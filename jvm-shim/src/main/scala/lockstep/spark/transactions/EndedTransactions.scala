@@ -35,14 +35,14 @@ private[spark] object EndedTransactions {
       Scans.relations(plan).flatMap(relation => reason(relation.view.transaction)).headOption.foreach(refuse)
 
   /**
-   * Refuses the use of a view or a function, outside a transaction, as one that has ended had defined it. Python marks
-   * such a definition by a version below 0, and tells within a transaction whether it is that one's.
+   * Refuses the use of a view or a function, outside a transaction, as a transaction had defined it. Python marks such a
+   * definition by a version below 0, and tells within a transaction whether it is that one's.
    */
-  def checkViews(marks: Set[JsonNode]): Unit = marks.find(_.get("version").asLong < 0).foreach { mark =>
+  def checkViews(marks: Set[JsonNode]): Unit = marks.find(Scans.isOwn).foreach { mark =>
     val name = mark.get("name").elements().asScala.map(_.asText).mkString(".")
     refuse(
-      s"A transaction that has ended, or went back to a savepoint, had defined $name, and a DataFrame that was made " +
-        "inside it before that is used. Make it again.")
+      s"A transaction of another session, or one that has ended or went back to a savepoint, had defined $name, and a " +
+        "DataFrame that was made inside it is used. Make it again.")
   }
 
   /** Refuses a plan of an execution that shows what an ended transaction saw of system tables, cached or not. */

@@ -1,5 +1,7 @@
 package org.apache.spark.sql.delta.lockstep
 
+import java.io.File
+
 import org.apache.hadoop.fs.Path
 import org.apache.spark.paths.SparkPath
 import org.apache.spark.sql.delta.actions.{AddCDCFile, AddFile}
@@ -97,9 +99,17 @@ object KeptFiles {
     (data ++ vector).map(_.toUri.getPath).distinct.flatMap(withFolders(folder.toUri.getPath, _)).distinct
   }
 
-  private def withFolders(folder: String, file: String): Seq[String] =
-    if (!file.startsWith(s"$folder/")) Nil // another table's, which a clone shares
-    else Iterator.iterate(file)(path => path.take(path.lastIndexOf('/'))).takeWhile(_.length > folder.length).toSeq
+  private def withFolders(folder: String, file: String): Seq[String] = {
+    val listed = if (file.startsWith(s"$folder/")) Some(file) else throughLinks(folder, file)
+    listed.toSeq.flatMap(
+      Iterator.iterate(_)(path => path.take(path.lastIndexOf('/'))).takeWhile(_.length > folder.length))
+  }
+
+  /** What a file in a folder is called there, if a log names it by another way; None: another table's, which a clone shares. */
+  private def throughLinks(folder: String, file: String): Option[String] = {
+    val (really, itsFolder) = (new File(file).getCanonicalPath, new File(folder).getCanonicalPath)
+    Option.when(really.startsWith(s"$itsFolder/"))(folder + really.drop(itsFolder.length))
+  }
 
   private def without(session: SparkSession, inventory: DataFrame, kept: Dataset[String]): DataFrame = {
     val schema = VacuumCommand.INVENTORY_SCHEMA
