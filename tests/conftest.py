@@ -104,9 +104,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     if shard := os.environ.get("LOCKSTEP_TEST_SHARD"):
         number, of = map(int, shard.split("/"))
-        kept = [item for item in items if crc32(item.nodeid.encode()) % of == number]
-        config.hook.pytest_deselected(items=[item for item in items if crc32(item.nodeid.encode()) % of != number])
-        items[:] = kept
+        shards: list[list[pytest.Item]] = [[] for _ in range(of)]
+        for item in items:
+            shards[crc32(item.nodeid.encode()) % of].append(item)
+        items[:] = shards.pop(number)
+        config.hook.pytest_deselected(items=[item for others in shards for item in others])
     items.sort(key=lambda item: (item.path.name != "test_contract.py", "/tests/unit/" in item.path.as_posix()))
 
 

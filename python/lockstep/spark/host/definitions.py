@@ -75,7 +75,7 @@ class UsesOfDefinitions(Requests):
                     f"this statement uses a DataFrame with a view or a function of catalog {each.catalog}, which this "
                     "session does not have: make the DataFrame again in this session, and run this again"
                 )
-            if self._host.lakehouses.is_root_of(house, catalogs[each.catalog]):
+            if self._host.lakehouses.has_root(catalogs[each.catalog], house.catalog.lake.storage.url):
                 yield each
 
 

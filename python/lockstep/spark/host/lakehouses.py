@@ -236,21 +236,17 @@ class Lakehouses:
             LockstepError: that lake cannot be opened.
         """
         for name, options in sorted(catalogs.items()):
-            try:
-                root = self._urls(ROOT.value_in(options) or "")
-            except LockstepError:  # what is set for it makes no sense; its own statements are told so
-                continue
-            if comparable(root) == comparable(url):
+            if self.has_root(options, url):
                 return self.get(name, options)
         return None
 
-    def is_root_of(self, house: Lakehouse, options: Mapping[str, str]) -> bool:
-        """Whether a catalog with these settings has the root of another one; none is opened for that."""
+    def has_root(self, options: Mapping[str, str], url: str) -> bool:
+        """Whether a catalog with these settings has its root at a URL; it is not opened for that."""
         try:
             root = self._urls(ROOT.value_in(options) or "")
         except LockstepError:  # what is set for it makes no sense; its own statements are told so
             return False
-        return comparable(root) == comparable(house.catalog.lake.storage.url)
+        return comparable(root) == comparable(url)
 
     def writer(self, uri: str, catalogs: Mapping[str, Mapping[str, str]], creation: str | None = None) -> Lakehouse:
         """Return the catalog, of those that a session has, which an overlay URI lies in: the one with the longest root.

@@ -55,12 +55,12 @@ private[spark] object Executions extends Logging {
   private def check(session: SparkSession, query: QueryExecution, plan: LogicalPlan): Unit = {
     Transactions.checkOwn(session, plan)
     EndedTransactions.checkSystemTables(plan)
-    // As it was analyzed, too: a cache may be there in the place of all of it.
-    val views = Scans.views(plan) ++ Scans.views(query.analyzed)
+    // As it was analyzed: a cache may be there in the place of all of it.
+    val views = Scans.views(query.analyzed)
     if (Transactions.isOpen(session)) {
       EndedTransactions.check(plan)
       Transactions.checkChanges(session, query.analyzed)
-      Reads.checkSnapshot(session, plan, views, LockstepCatalog.in(session))
+      Reads.checkSnapshot(session, plan, Scans.views(plan) ++ views, LockstepCatalog.in(session))
       Transactions.checkLineage(session, plan)
     } else EndedTransactions.checkViews(views)
   }
