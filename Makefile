@@ -39,6 +39,10 @@ FORMATTED := target/.scala-format-checked
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' python/lockstep/_version.py)
 JAR := python/lockstep/jars/lockstep-spark_$(SPARK)_2.13-$(VERSION).jar
 
+# The classes that Spark loads, for Java to map into its memory: see tests/support/java_classes.py.
+CLASSES := target/classes-$(SPARK).jsa
+export LOCKSTEP_TEST_CLASSES := $(CURDIR)/$(CLASSES)
+
 SBT_FILES := build.sbt project/build.properties project/plugins.sbt
 # With the folders: a deleted source is a change of its folder.
 SHIM_FILES := $(shell find jvm-shim/src -not -name '.*')
@@ -82,7 +86,11 @@ $(JAR): $(SET_UP) $(SBT_FILES) $(SHIM_FILES) project/bootstrap.py python/lockste
 	@echo "jar: building $(notdir $@)"
 	@$(BIN)/python project/bootstrap.py shimJar
 
-test: setup jar ## run every test but those of the targets below
+$(CLASSES): | setup jar
+	@echo "classes: archiving what a Spark loads, so that those of the tests start faster"
+	@$(BIN)/python -m tests.support.java_classes $@
+
+test: setup jar $(CLASSES) ## run every test but those of the targets below
 	@echo "test: $(or $(TESTS),all of tests/), with Spark $(SPARK), in $(WORKERS) processes (PYTEST_ARGS=$(PYTEST_ARGS))"
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS) $(PYTEST_ARGS)
 

@@ -106,6 +106,21 @@ def test_the_settings_that_it_was_made_with_go_with_a_function(spark: Any) -> No
     assert spark.sql("SELECT lake.default.lax(2147483647)").collect() == [(-2147483648,)]
 
 
+@pytest.mark.parametrize(
+    ("returns", "query"),
+    [("STRING RETURN", "SELECT {}"), ("TABLE (v STRING) RETURN SELECT", "SELECT * FROM {}")],
+    ids=["a value", "a table"],
+)
+def test_a_default_that_a_call_by_names_leaves_out_is_read_in_the_functions_settings(
+    spark: Any, returns: str, query: str
+) -> None:
+    spark.sql("SET spark.sql.parser.escapedStringLiterals = true")
+    parameters = r"(x STRING, y STRING DEFAULT '\\n', z STRING DEFAULT '')"
+    spark.sql(f"CREATE FUNCTION lake.default.f{parameters} RETURNS {returns} concat(x, y, z)")
+    spark.sql("SET spark.sql.parser.escapedStringLiterals = false")
+    assert spark.sql(query.format("lake.default.f(x => 'a', z => 'c')")).collect() == [(r"a\\nc",)]
+
+
 def test_a_function_is_asked_for_once_and_sparks_own_never(spark: Any, asked: list[dict[str, Any]]) -> None:
     spark.sql("CREATE TABLE t AS SELECT 1 AS id")
     spark.sql("CREATE FUNCTION f(x INT) RETURNS INT RETURN x + 1")

@@ -18,7 +18,7 @@ ROOTS = os.environ.get("LOCKSTEP_TEST_ROOTS", "")
 DIRECT = os.environ.get("LOCKSTEP_TEST_DIRECT", "")
 """The address of the S3 server itself, where `AWS_ENDPOINT_URL` may be that of a proxy which breaks connections."""
 
-JAVA = " ".join(
+PLAIN_JAVA = " ".join(
     [
         "-XX:TieredStopAtLevel=1",  # the first compiler alone: tests end before most of what the second makes is used
         "-XX:+UseSerialGC",
@@ -27,7 +27,17 @@ JAVA = " ".join(
         "-XX:ReservedCodeCacheSize=240m",  # 48 MB are soon full; code is then compiled again and again
     ]
 )
+"""Options of a Java that ends soon, and has no archive of classes."""
+
+_ARCHIVE = Path(os.environ.get("LOCKSTEP_TEST_CLASSES", ""))
+
+JAVA = PLAIN_JAVA
 """Options of a Java that ends soon."""
+
+if _ARCHIVE.is_file() and _ARCHIVE.stat().st_size:
+    JAVA += (
+        f" -XX:SharedArchiveFile={_ARCHIVE} -Xlog:disable -Xlog:all=error:stderr"  # nor is it said that it is not used
+    )
 
 LASTING_JAVA = f"{JAVA} -XX:TieredStopAtLevel=4"
 """Options of a Java that runs for a quarter of an hour: what the second compiler makes is used then."""

@@ -156,7 +156,7 @@ def taken(make: Callable[[], object]) -> int:
     """Return the bytes that what is made takes: the least of some looks, since other threads make things meanwhile."""
     make()  # what is loaded and remembered only once
     gc.collect()
-    gc.freeze()  # a collection among all that other tests left takes so long that a thread always has its turn meanwhile
+    gc.freeze()  # a collection among all that other tests left takes so long that another thread has its turn
     try:
         return min(taken_once(make) for _ in range(20))
     finally:

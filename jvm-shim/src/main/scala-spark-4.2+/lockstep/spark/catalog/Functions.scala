@@ -22,7 +22,8 @@ import org.apache.spark.sql.catalyst.plans.logical.{
   FunctionSignature,
   InputParameter,
   LogicalPlan,
-  NamedParametersSupport
+  NamedParametersSupport,
+  View
 }
 import org.apache.spark.sql.connector.catalog.{FunctionCatalog, Identifier}
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction
@@ -139,8 +140,10 @@ private[spark] object Functions {
     if (!arguments.exists(_.isInstanceOf[NamedArgumentExpression])) arguments
     else {
       val parser = session.sessionState.sqlParser
-      val parameters = function.inputParam.toSeq.flatten.map(each =>
-        InputParameter(each.name, Internals.default(each).map(SQLFunction.parseDefault(_, parser))))
+      val parameters = withItsSettings(function) {
+        function.inputParam.toSeq.flatten.map(each =>
+          InputParameter(each.name, Internals.default(each).map(SQLFunction.parseDefault(_, parser))))
+      }
       val all = NamedParametersSupport.defaultRearrange(
         FunctionSignature(parameters),
         arguments,
@@ -167,7 +170,11 @@ private[spark] object Functions {
       needed
     }
 
-  /** Whether an expression means the same in whatever settings it is read. */
+  /** Reads a text of a function in the settings that it was made in: a view that keeps to its own does so, too. */
+  def withItsSettings[T](function: SQLFunction)(read: => T): T =
+    SQLConf.withExistingConf(View.effectiveSQLConf(function.getSQLConfigs, isTempView = true))(read)
+
+  /** Whether an expression means the same wherever it stands. Spark reads a time in the zone of the session that calls. */
   private def isLiteral(value: Expression): Boolean = value match {
     case literal: Literal => literal.dataType != TimestampType
     case _ => false

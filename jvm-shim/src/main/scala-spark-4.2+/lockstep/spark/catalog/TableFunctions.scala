@@ -19,10 +19,8 @@ import org.apache.spark.sql.catalyst.plans.logical.{
   Project,
   SubqueryAlias,
   SupportsSubquery,
-  View,
   WithCTE
 }
-import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
 
 /** A call of a function that returns a table. Its query takes the place of this as soon as the arguments are resolved. */
@@ -55,8 +53,7 @@ private[spark] object TableFunctions {
 
   /** The plan of a call before it is analyzed, as Spark's own catalog makes it. */
   def plan(session: SparkSession, function: SQLFunction, arguments: Seq[Expression]): LogicalPlan =
-    // As of a view that keeps to its own settings, whatever the session says of views.
-    SQLConf.withExistingConf(View.effectiveSQLConf(function.getSQLConfigs, isTempView = true)) {
+    Functions.withItsSettings(function) {
       session.sessionState.catalog.makeSQLTableFunctionPlan(
         function.name.unquotedString,
         function,
