@@ -399,12 +399,12 @@ model: setup ## check the model of ratify, publish, expire and abort with Alloy 
 
 wheel: setup ## build the wheel, with a jar for each Spark inside, into dist/
 	@for minor in $(SPARKS); do $(MAKE) --no-print-directory jar SPARK=$$minor || exit 1; done
-	@echo "wheel: building dist/lockstep-$(VERSION)-py3-none-any.whl"
+	@echo "wheel: building dist/lockstep_delta-$(VERSION)-py3-none-any.whl"
 	@$(BIN)/python -m build --quiet --wheel --no-isolation --outdir dist
 
 test-wheel: wheel ## install that wheel, with all its jars, into an empty environment, and use it
 	@echo "test-wheel: tests/packaging"
-	@LOCKSTEP_TEST_WHEEL=$(CURDIR)/dist/lockstep-$(VERSION)-py3-none-any.whl $(BIN)/python -m pytest tests/packaging $(PYTEST_ARGS)
+	@LOCKSTEP_TEST_WHEEL=$(CURDIR)/dist/lockstep_delta-$(VERSION)-py3-none-any.whl $(BIN)/python -m pytest tests/packaging $(PYTEST_ARGS)
 
 clean: ## remove everything that was built, and .venv
 	@echo "clean: removing .venv, jars, dist and caches"

@@ -62,8 +62,10 @@ class ShimJarHook(BuildHookInterface[Any]):
         return [f"{major}.{minor}" for minor in range(int(oldest), int(newest) + 1)]
 
     def _bound(self, operator: str) -> tuple[str, str, str]:
-        """Return the version of pyspark beside an operator in what the project requires, in three parts."""
-        bounds = next(found for found in self.metadata.core.dependencies if found.startswith("pyspark"))
+        """Return the version of pyspark beside an operator in what the extra `spark` requires, in three parts."""
+        bounds = next(
+            found for found in self.metadata.core.optional_dependencies["spark"] if found.startswith("pyspark")
+        )
         found = re.search(rf"{operator}(\d+)\.(\d+)\.(\d+)", bounds)
         assert found, f"{bounds} has no {operator}"
         return found[1], found[2], found[3]

@@ -60,7 +60,16 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'lockstep' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pyspark", "py4j"):
+            raise
+        from lockstep.errors import UnsupportedError
+
+        raise UnsupportedError(
+            f"lockstep.{name} takes pyspark, which this Python does not have: pip install 'lockstep-delta[spark]'"
+        ) from error
 
 
 def __dir__() -> list[str]:

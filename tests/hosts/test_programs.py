@@ -95,7 +95,11 @@ def test_a_python_without_lockstep_is_an_error_that_says_what_to_type(tmp_path: 
         tmp_path, f"SELECT 1; CREATE TABLE {CATALOG}.t (id INT) USING delta;", {"spark.lockstep.python": str(bare)}
     )
     assert done.returncode != 0
-    for text in ("LOCKSTEP_NO_HOST", f"{bare} -m pip install lockstep==", "--conf spark.lockstep.python="):
+    for text in (
+        "LOCKSTEP_NO_HOST",
+        f"{bare} -m pip install 'lockstep-delta[spark]==",
+        "--conf spark.lockstep.python=",
+    ):
         assert text in done.stderr, text
     assert not (tmp_path / CATALOG).exists()
 

@@ -6,6 +6,7 @@ PySpark, and starts two Spark drivers there; and into another one, without PySpa
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -79,7 +80,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     """Return the bin folder of a new virtual environment that holds the wheel and what it asks for, nothing else."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=True)
-    run(folder / "bin" / "python", "-m", "pip", "install", "--quiet", wheel)
+    run(folder / "bin" / "python", "-m", "pip", "install", "--quiet", f"{wheel}[spark]")
     return folder / "bin"
 
 
@@ -112,16 +113,22 @@ def test_a_script_uses_the_wheel(environment: Path, job: Path, tmp_path: Path) -
 def test_tables_are_written_where_there_is_neither_pyspark_nor_java(
     wheel: Path, repository: Path, tmp_path: Path
 ) -> None:
-    """The first block of the guide, in an environment from which what pip brings for Spark was taken again."""
+    """The first block of the guide, in an environment without what Spark needs; what takes Spark says so."""
     python = tmp_path / "environment" / "bin" / "python"
     venv.create(tmp_path / "environment", with_pip=True)
     run(python, "-m", "pip", "install", "--quiet", f"{wheel}[python]")
-    run(python, "-m", "pip", "uninstall", "--quiet", "--yes", "pyspark", "delta-spark", "py4j")
+    brought = {package["name"] for package in json.loads(run(python, "-m", "pip", "list", "--format", "json"))}
+    assert "lockstep-delta" in brought
+    assert not brought & {"pyspark", "delta-spark", "py4j"}
     page = blocks((repository / "docs" / "python.md").read_text(encoding="utf-8"))
     first = next(block for block in page if block.language == "python")
     (tmp_path / "job.py").write_text(f"import os\n\nos.chdir({str(tmp_path)!r})\n{first.text}")
     out = run(python, tmp_path / "job.py", PATH="/nowhere", JAVA_HOME="")
     assert "both tables changed in database version 2" in out
+    with pytest.raises(
+        AssertionError, match=r"lockstep\.configure takes pyspark.*pip install 'lockstep-delta\[spark\]'"
+    ):
+        run(python, "-c", "import lockstep; lockstep.configure")
 
 
 @installed

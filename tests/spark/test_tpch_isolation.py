@@ -44,7 +44,7 @@ def lake(spark_session: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a lake with TPC-H's tables at scale factor 0.001: 1,500 orders."""
     folder = tmp_path_factory.mktemp("tpch")
     program = shutil.which("tpchgen-cli", path=sysconfig.get_path("scripts")) or shutil.which("tpchgen-cli")
-    assert program is not None, "tpchgen-cli is missing: pip install 'lockstep[demo]'"
+    assert program is not None, "tpchgen-cli is missing: pip install 'lockstep-delta[demo]'"
     generated = folder / "generated"
     subprocess.run(
         [program, "parquet", "--scale-factor", "0.001", "--output-dir", str(generated), "--quiet"], check=True

@@ -481,5 +481,5 @@ def test_a_profile_that_is_not_there_is_told(profile: str) -> None:
 
 def test_without_boto3_a_profile_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
-    with pytest.raises(UnsupportedError, match=r"pip install 'lockstep\[s3\]'"):
+    with pytest.raises(UnsupportedError, match=r"pip install 'lockstep-delta\[s3\]'"):
         open_storage("s3://lake/x", options={"profile": "lakes"})

@@ -177,7 +177,7 @@ def test_without_its_client_an_arbiter_is_refused(
     text: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, module, None)
-    with pytest.raises(UnsupportedError, match=rf"pip install 'lockstep\[{extra}\]'"):
+    with pytest.raises(UnsupportedError, match=rf"pip install 'lockstep-delta\[{extra}\]'"):
         arbiter_of(text, str(Path("/lake")))
 
 
@@ -186,8 +186,8 @@ def test_without_its_client_an_arbiter_is_refused(
     [
         ("nonsense", None, "is no address"),
         ("valkey://:hunter2@host", None, "LOCKSTEP_ARBITER_PASSWORD"),
-        (VALKEY, "redis", r"pip install 'lockstep\[redis\]'"),
-        ("dynamodb://t?region=eu-west-1", "boto3", r"pip install 'lockstep\[dynamodb\]'"),
+        (VALKEY, "redis", r"pip install 'lockstep-delta\[redis\]'"),
+        ("dynamodb://t?region=eu-west-1", "boto3", r"pip install 'lockstep-delta\[dynamodb\]'"),
         ("dynamodb://t", None, "has no region"),
     ],
 )

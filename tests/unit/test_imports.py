@@ -167,6 +167,15 @@ print(*sys.modules)
     assert not {module for module in found if module.partition(".")[0] in SPARK}
 
 
+@pytest.mark.parametrize("name", ["configure", "transaction", "at"])
+def test_what_takes_pyspark_says_so_where_there_is_none(name: str) -> None:
+    hidden = f"import sys\nsys.modules['pyspark'] = None  # as where there is none\nimport lockstep\nlockstep.{name}"
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        run_alone(hidden)
+    assert f"lockstep.{name} takes pyspark" in caught.value.stderr
+    assert "pip install 'lockstep-delta[spark]'" in caught.value.stderr
+
+
 def test_the_rules_see_what_they_forbid() -> None:
     """A check that finds nothing must be able to find something."""
     text = "import lockstep.catalog\ndef f():\n    import pyspark.sql\n    from py4j.java_gateway import JavaGateway"

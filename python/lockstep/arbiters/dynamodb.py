@@ -216,7 +216,7 @@ def _client(address: Address) -> Any:
         from botocore.config import Config
         from botocore.exceptions import NoRegionError
     except ImportError as error:
-        raise UnsupportedError("an arbiter in DynamoDB needs boto3: pip install 'lockstep[dynamodb]'") from error
+        raise UnsupportedError("an arbiter in DynamoDB needs boto3: pip install 'lockstep-delta[dynamodb]'") from error
     config = Config(
         connect_timeout=ANSWER_SECONDS,
         read_timeout=ANSWER_SECONDS,

@@ -229,7 +229,9 @@ def _client(address: Address, connected: Callable[[Any], None]) -> Redis:
         from redis.backoff import NoBackoff
         from redis.retry import Retry
     except ImportError as error:
-        raise UnsupportedError("an arbiter in Valkey or Redis needs redis: pip install 'lockstep[redis]'") from error
+        raise UnsupportedError(
+            "an arbiter in Valkey or Redis needs redis: pip install 'lockstep-delta[redis]'"
+        ) from error
     more: dict[str, Any] = {"redis_connect_func": connected}  # of which redis says that it takes no argument
     if address.is_encrypted:
         more["ssl"] = True

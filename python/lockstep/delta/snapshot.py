@@ -199,7 +199,7 @@ def _read_parquet(path: str, data: bytes, wanted: Collection[str]) -> list[Actio
     except ImportError as error:
         raise UnsupportedError(
             f"{path} is a checkpoint of a table's log, and to read it without Spark takes pyarrow: "
-            "pip install 'lockstep[parquet]'"
+            "pip install 'lockstep-delta[parquet]'"
         ) from error
     actions: list[Action] = []
     try:

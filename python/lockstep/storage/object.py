@@ -330,7 +330,7 @@ def _provider(profile: str) -> Any:
         from botocore.exceptions import BotoCoreError
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError as error:
-        raise UnsupportedError("the option profile needs boto3: pip install 'lockstep[s3]'") from error
+        raise UnsupportedError("the option profile needs boto3: pip install 'lockstep-delta[s3]'") from error
     try:
         return Boto3CredentialProvider(Session(profile_name=profile))
     except (BotoCoreError, ValueError) as error:

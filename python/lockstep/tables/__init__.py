@@ -24,7 +24,7 @@ What these are made of:
     coming_back   whether the files of what comes back are there
 
 Nothing here imports Spark; pyarrow, duckdb, deltalake and polars are imported where they are used
-(`pip install 'lockstep[python]'`).
+(`pip install 'lockstep-delta[python]'`).
 """
 
 from lockstep.errors import UnsupportedError
@@ -32,4 +32,6 @@ from lockstep.errors import UnsupportedError
 try:
     import pyarrow as pa  # noqa: F401
 except ImportError as error:
-    raise UnsupportedError("tables without Spark take pyarrow and others: pip install 'lockstep[python]'") from error
+    raise UnsupportedError(
+        "tables without Spark take pyarrow and others: pip install 'lockstep-delta[python]'"
+    ) from error

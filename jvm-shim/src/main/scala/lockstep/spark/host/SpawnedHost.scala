@@ -188,7 +188,7 @@ private[spark] object SpawnedHost {
   private def notStarted(python: String, why: String) = new LockstepException(
     "LOCKSTEP_NO_HOST",
     s"Lockstep's host did not start: `$python -P -m $Module`: $why. That Python needs Lockstep ($python -m pip install " +
-      s"lockstep==$version); another one that has it is named by --conf spark.lockstep.python=/path/to/python.",
+      s"'lockstep-delta[spark]==$version'); another one that has it is named by --conf spark.lockstep.python=/path/to/python.",
     "55000"
   )
 
