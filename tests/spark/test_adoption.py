@@ -51,14 +51,31 @@ MADE: Mapping[str, tuple[str, ...]] = {
         ),
         *(f"INSERT INTO {{t}} VALUES ({n}, {n})" for n in (1, 2, 3)),
     ),
+    "widened": (
+        "CREATE TABLE {t} (id INT, v INT) USING delta TBLPROPERTIES ('delta.enableTypeWidening' = 'true')",
+        "INSERT INTO {t} VALUES (1, 1), (2, 2)",
+        "ALTER TABLE {t} ALTER COLUMN v TYPE BIGINT",
+        "INSERT INTO {t} VALUES (3, 3000000000)",
+    ),
+    "json": (
+        (
+            "CREATE TABLE {t} (id BIGINT, v BIGINT) USING delta TBLPROPERTIES ('delta.checkpointInterval' = '2', "
+            "'delta.checkpointPolicy' = 'v2')"
+        ),
+        *(f"INSERT INTO {{t}} VALUES ({n}, {n})" for n in (1, 2, 3)),
+    ),
 }
 """How plain Spark makes each table, whose columns id and v are what the test writes."""
 
-IN_PARTS = "spark.databricks.delta.checkpoint.partSize"
+SETTINGS = {
+    "checkpoints": {"spark.databricks.delta.checkpoint.partSize": "1"},
+    "json": {"spark.databricks.delta.checkpointV2.topLevelFileFormat": "json"},
+}
+"""What is set while a table is made."""
 
 ALL = (*MADE, "computed", "clone")
 FEW = ("many", "clustered", "computed")
-"""These have the features; checkpoints of many parts, and a clone, are for `make test-deep`: all take a minute."""
+"""These have the features; the others are for `make test-deep`: all take a minute."""
 
 
 @pytest.fixture
@@ -73,13 +90,13 @@ def paths(request: pytest.FixtureRequest, spark: Any, warehouse: Path) -> dict[s
     from delta.tables import IdentityGenerator
 
     found = {name: f"spark_catalog.delta.`{warehouse}/{name}`" for name in request.param}
-    spark.conf.set(IN_PARTS, "2")
-    try:
-        for name in (name for name in MADE if name in found):
-            for statement in MADE[name]:
-                spark.sql(statement.format(t=found[name]))
-    finally:
-        spark.conf.unset(IN_PARTS)
+    for name in (name for name in MADE if name in found):
+        for setting in SETTINGS.get(name, {}).items():
+            spark.conf.set(*setting)
+        for statement in MADE[name]:
+            spark.sql(statement.format(t=found[name]))
+        for setting in SETTINGS.get(name, {}):
+            spark.conf.unset(setting)
     spark.sql("USE spark_catalog")  # the builder's table is of the current catalog
     (
         Builder.create(spark)
@@ -92,6 +109,9 @@ def paths(request: pytest.FixtureRequest, spark: Any, warehouse: Path) -> dict[s
     )
     spark.sql(f"USE {CATALOG}")
     spark.sql(f"INSERT INTO {found['computed']} (id, v) VALUES (1, 1), (2, 2)")
+    made = {"checkpoints": "*.checkpoint.*.*.parquet", "json": "*.checkpoint.*.json"}
+    for name in made.keys() & found:
+        assert [*(warehouse / name / "_delta_log").glob(made[name])], f"{name}: that is why it is here"
     if "clone" in found:
         spark.sql(f"CREATE TABLE {found['clone']} SHALLOW CLONE {found['many']}")
     return found
@@ -131,6 +151,19 @@ def test_tables_of_all_features_are_the_same_by_name_and_by_path(
         written(spark, path, 20)
     seen = {name: rows(spark, path) for name, path in paths.items()}
     assert {name: rows(spark, table) for name, table in names.items()} == seen
+
+
+def test_parquet_becomes_a_table_by_deltas_convert_and_then_the_lakes(spark: Any, warehouse: Path) -> None:
+    spark.sql("SELECT id, id AS v, id % 2 AS p FROM range(4)").write.partitionBy("p").parquet(str(warehouse / "old"))
+    spark.sql(f"CONVERT TO DELTA parquet.`{warehouse}/old` PARTITIONED BY (p BIGINT)")
+    spark.sql(f"CALL {CATALOG}.system.adopt('old', '{warehouse}/old')").collect()
+    spark.sql("BEGIN")
+    spark.sql(f"DELETE FROM {CATALOG}.default.old WHERE p = 1 AND id < 3")
+    spark.sql(f"INSERT INTO {CATALOG}.default.old VALUES (4, 40, 0)")
+    spark.sql("COMMIT")
+    left = [(0, 0, 0), (2, 2, 0), (3, 3, 1), (4, 40, 0)]
+    assert rows(spark, f"{CATALOG}.default.old") == left
+    assert rows(spark, f"spark_catalog.delta.`{warehouse}/old`") == left
 
 
 def test_vacuum_and_optimize_of_an_adopted_table_leave_what_versions_need(

@@ -112,6 +112,26 @@ def test_the_dataframe_api_with_two_part_names_is_part_of_a_transaction(job: Any
     assert rows(plain, ORDERS) == [(1, 10), (9, 90)]
 
 
+def test_a_name_of_one_part_and_the_catalogs_calls_mean_the_lakes_table(job: Any, plain: Any) -> None:
+    job.catalog.setCurrentDatabase(SHOP)
+    assert (job.catalog.currentCatalog(), job.catalog.currentDatabase()) == ("spark_catalog", SHOP)
+    job.sql("BEGIN")
+    DeltaTable.forName(job, "orders").update(set={"amount": "11"})
+    job.table("orders").selectExpr("id + 1 AS id", "amount").write.insertInto("orders")
+    assert job.catalog.tableExists("orders")
+    assert [column.name for column in job.catalog.listColumns("orders")] == ["id", "amount"]
+    assert job.catalog.getTable("orders").name == "orders"
+    job.catalog.cacheTable("orders")
+    assert job.catalog.isCached("orders")
+    assert rows(job, "orders") == [(1, 11), (2, 11)]
+    job.catalog.refreshTable("orders")
+    job.catalog.uncacheTable("orders")
+    assert not job.catalog.isCached("orders")
+    assert rows(plain, ORDERS) == [(1, 10)]
+    job.sql("COMMIT")
+    assert rows(plain, ORDERS) == [(1, 11), (2, 11)]
+
+
 def test_what_the_lake_has_not_is_as_it_was_and_another_catalogs_to_a_transaction(job: Any, plain: Any) -> None:
     one = job.range(1)
     writes: list[Callable[[], Any]] = [

@@ -194,6 +194,7 @@ def test_a_view_of_the_lake_says_the_lakes_names(job: Any, place: Place) -> None
 def test_a_session_keeps_to_what_it_began_with_and_says_so(place: Place, spark_session: Any) -> None:
     key = f"spark.sql.catalog.{CATALOG}.session-names"
     session = new_session(spark_session, place.root)
+    session.sql("SHOW NAMESPACES")
     session.sql("USE spark_catalog")
     session.conf.set(key, "true")
     refused(lambda: session.sql(f"SELECT * FROM {SHOP}.orders"), "22023", "first used")

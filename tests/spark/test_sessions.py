@@ -16,9 +16,11 @@ from pyspark.sql import SparkSession
 from lockstep.catalog import TransactionalCatalog
 from lockstep.spark.bridge import is_open
 from tests.support.gate import Gate, wait_until
+from tests.support.lakes import named
 
 T = "lake.default.t"
 U = "lake.default.u"
+MADE = "lake.default.made"
 
 
 @pytest.fixture
@@ -255,3 +257,24 @@ def test_sessions_on_threads_of_their_own_do_not_see_each_other(connect: Any, th
 
     assert [done.result() for done in [threads.submit(work, number) for number in range(3)]] == [[0], [1], [2]]
     assert ids(connect()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "first_use",
+    [
+        pytest.param(lambda session: session.range(2).write.saveAsTable(MADE), id="a write"),
+        pytest.param(lambda session: session.range(2).writeTo(MADE).create(), id="a v2 write"),
+        pytest.param(lambda session: session.catalog.tableExists(MADE), id="the catalog's API"),
+        pytest.param(lambda session: session.catalog.setCurrentCatalog("lake"), id="the current catalog"),
+    ],
+)
+def test_a_catalog_has_its_own_sessions_settings_whichever_session_is_active(
+    spark: Any, spark_session: Any, root: Path, tmp_path: Path, first_use: Callable[[Any], Any]
+) -> None:
+    other = spark_session.newSession()
+    other.conf.set("spark.sql.catalog.lake.root", str(tmp_path / "theirs"))
+    spark_session._jvm.org.apache.spark.sql.SparkSession.setActiveSession(spark._jsparkSession)
+    first_use(other)
+    other.sql(f"CREATE TABLE IF NOT EXISTS {MADE} AS SELECT 1 AS id")
+    assert not spark.catalog.tableExists(MADE)
+    assert named("default.made") in TransactionalCatalog.open(str(tmp_path / "theirs")).database().tables

@@ -85,8 +85,13 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
 
   private[spark] def settings: Map[String, String] = told.settings
 
-  /** The same, as requests say it. */
-  private lazy val told = new CatalogOptions(catalogName, options.asCaseSensitiveMap.asScala.toMap)
+  /**
+   * The same, as requests say it: those of the session that the catalog belongs to. Spark gives it those of the session that
+   * is active where it is first used, which may be another one, with another root.
+   */
+  private lazy val told = new CatalogOptions(
+    catalogName,
+    CatalogSettings.of(session, catalogName).getOrElse(options.asCaseSensitiveMap.asScala.toMap))
 
   protected def ask(op: String, args: (String, Any)*): JsonNode =
     Bridge.call(
