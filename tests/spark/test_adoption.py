@@ -109,9 +109,9 @@ def paths(request: pytest.FixtureRequest, spark: Any, warehouse: Path) -> dict[s
     )
     spark.sql(f"USE {CATALOG}")
     spark.sql(f"INSERT INTO {found['computed']} (id, v) VALUES (1, 1), (2, 2)")
-    made = {"checkpoints": "*.checkpoint.*.*.parquet", "json": "*.checkpoint.*.json"}
-    for name in made.keys() & found:
-        assert [*(warehouse / name / "_delta_log").glob(made[name])], f"{name}: that is why it is here"
+    kinds = {"checkpoints": "*.checkpoint.*.*.parquet", "json": "*.checkpoint.*.json"}
+    for name in kinds.keys() & found:
+        assert [*(warehouse / name / "_delta_log").glob(kinds[name])], f"{name}: that is why it is here"
     if "clone" in found:
         spark.sql(f"CREATE TABLE {found['clone']} SHALLOW CLONE {found['many']}")
     return found
