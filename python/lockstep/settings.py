@@ -272,7 +272,9 @@ RETENTION_AGE = Setting(
     "duration",
     "`expire_snapshots` and `maintain` keep each [database version](operating.md#what-stays-behind) that was the "
     "newest at some time within this period, so that each moment of it can be read. They also keep what is known of "
-    "transactions that were rolled back within it, at most the last 1,000.",
+    "transactions that were rolled back within it, at most the last 1,000. If that is more than [the lake "
+    "keeps](operating.md#how-much-is-kept), the lake keeps as much from then on, and if it is less, what the lake "
+    "keeps applies; so with the next three.",
     default="30d",
 )
 RETENTION_VERSIONS = Setting(

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.cli import arguments
-from lockstep.commit.records import record_of, write
+from lockstep.commit.records import keep_ended, open_transactions, record_of, write
 from tests.support.commands import ORDERS, lockstep, make_orders, read
 from tests.support.lakes import add, stage
 
@@ -114,6 +114,30 @@ def test_what_is_open_is_listed_with_its_state_and_what_it_staged(root: Path) ->
     [told] = read("transactions", root)
     assert (told["transaction"], told["is_alive"], told["age_seconds"] < 60) == (id_, True, True)
     assert (row.split()[:2], " 2,500 " in row, " 0:00:0" in row) == ([id_, "INFLIGHT"], True, True), row
+
+
+def test_what_was_rolled_back_is_listed_with_the_reason_and_no_more_as_open(root: Path) -> None:
+    assert read("transactions", root, "--ended") == []
+    first, second = begun(root), begun(root)
+    for id_, reason in ((first, "the load window is over"), (second, "a [bold]mistake")):
+        [record] = [each for each in open_transactions(catalog(root).lake) if each.transaction == id_]
+        keep_ended(catalog(root).lake, record, reason)  # as upkeep does for a process that is gone
+    assert read("transactions", root) == []
+    found = read("transactions", root, "--ended")
+    assert [(each["transaction"], each["state"]) for each in found] == [
+        (second, "ROLLED_BACK"),
+        (first, "ROLLED_BACK"),
+    ]
+    assert "the load window is over" in found[1]["reason"]
+    assert (found[1]["message"], found[1]["process"], found[1]["bytes_staged"]) == ("nightly", "there:1", 2500)
+    assert found[1]["began_at"] <= found[1]["ended_at"]
+    assert [table["table"] for table in found[1]["tables"]] == ["orders"]
+    head, *rows = lockstep("transactions", root, "--ended").stdout.splitlines()
+    assert head.split()[:6] == ["transaction", "began", "at", "ended", "at", "why"]
+    assert [row.split()[0] for row in rows] == [second, first]
+    assert "a [bold]mistake" in rows[0]
+    assert "the load window is over" in rows[1]
+    assert " nightly" in rows[1]
 
 
 def test_an_export_that_would_be_dropped_is_told_and_kept(root: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lockstep.commit.records import record_of, write
+from lockstep.spark.host.procedures import PROCEDURES
 from lockstep.spark.host.times import micros_of
 from tests.support.client import Client
 from tests.support.lakes import add, append, create, named, stage
@@ -236,3 +238,40 @@ def test_a_dry_run_needs_no_leave_to_write(lived: Client, monkeypatch: pytest.Mo
     monkeypatch.setattr(type(lake), "refusal", "this process may only read the lake")
     assert called(lived, "restore", tag="then", dry_run=True)[0][1] == 1
     assert refused(lived, "drop_tag", tag="then") == "25006"
+
+
+# --- what the grammar says ----------------------------------------------------------------------------------------
+
+GRAMMAR = Path(__file__).parents[2] / "sql" / "grammar.md"
+
+
+def documented() -> dict[str, tuple[set[str], str]]:
+    """Return which parameters the table of the grammar gives each procedure, and the text of what it returns."""
+    table = GRAMMAR.read_text(encoding="utf-8").split("| `CALL lake.system.` | returns |\n|---|---|\n")[1]
+    found: dict[str, tuple[set[str], str]] = {}
+    for line in table.split("\n\n")[0].splitlines():
+        _, calls, returns, _ = (cell.strip() for cell in re.split(r"(?<!\\)\|", line))
+        parameters = set[str]()
+        names = set[str]()
+        for name, within in re.findall(r"`(\w+)\(([^`]*)\)`", calls):
+            names.add(name)
+            parameters |= {each.partition("=>")[0].strip() for each in within.split(",") if each.strip()}
+        parameters |= {*re.findall(r"`(\w+)`", calls)}  # in the place of another
+        [name] = names
+        assert name not in found, f"{name} is there twice"
+        found[name] = (parameters, returns)
+    return found
+
+
+def test_the_grammar_has_every_procedure_and_no_other() -> None:
+    assert sorted(documented()) == sorted(PROCEDURES)
+
+
+@pytest.mark.parametrize("name", sorted(PROCEDURES))
+def test_the_grammar_has_the_parameters_and_the_columns_of_a_procedure(name: str) -> None:
+    parameters, returns = documented()[name]
+    assert parameters == {*PROCEDURES[name].parameters}
+    if re.search(r"as `vacuum`$|^the same|the columns of both", returns):
+        returns += " ".join(documented()[each][1] for each in ("export", "expire_snapshots", "vacuum"))
+    words = {*re.findall(r"\w+", returns)}
+    assert {*PROCEDURES[name].columns} <= words

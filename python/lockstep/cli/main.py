@@ -14,6 +14,8 @@
     lockstep promote                                what was changed in a clone, back to its lake (lockstep.cli.exports)
     lockstep transactions | abort                   what is open, and how to end it (lockstep.cli.transactions)
     lockstep expire | vacuum | gc | maintain        delete what nobody needs (lockstep.cli.upkeep)
+    lockstep retention                              what is kept at least, whoever looks after a lake
+                                                    (lockstep.cli.retention)
     lockstep status                                 how a lake is, and what could be deleted (lockstep.cli.upkeep)
     lockstep arbiter                                who decides a lake's versions, if its store does not
                                                     (lockstep.cli.arbiter)
@@ -25,8 +27,8 @@
 Every command has `--json`. Exit codes: 0, 1 for a refusal or a difference found (the message and its SQLSTATE are on
 standard error), 2 for a wrong command line, 3 where `wait` waited in vain, 130 for Ctrl-C. Only
 `init`, `tag`, `untag`, `undrop`, `restore`, `revert`, `abort`, `adopt`, `release`, `settle`, `export`, `clone`,
-`promote`, `import`, `drop-export`, `expire`, `vacuum`, `gc`, `maintain` and `run` write; `arbiter` does with
-`--reseed`.
+`promote`, `import`, `drop-export`, `expire`, `vacuum`, `gc`, `maintain`, `run` and `retention` with an
+option write; `arbiter` does with `--reseed`.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ from lockstep.cli.lake import init, tables, verify, views
 from lockstep.cli.log import log, show
 from lockstep.cli.reading import manifest, sql
 from lockstep.cli.recovery import diff, dropped, restore, revert, tag, tags, undrop, untag, wait
+from lockstep.cli.retention import retention
 from lockstep.cli.scripts import plan, run
 from lockstep.cli.session import conf, jars
 from lockstep.cli.transactions import abort, transactions
@@ -93,6 +96,7 @@ _CHANGING = (
     vacuum,
     gc,
     maintain,
+    retention,
     arbiter,
 )
 _WITH_SPARK = (conf, jars, run, plan, doctor)

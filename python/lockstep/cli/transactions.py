@@ -1,4 +1,4 @@
-"""The commands about open transactions: `lockstep transactions` and `abort`."""
+"""The commands about transactions that are not committed: `lockstep transactions` and `abort`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from lockstep.cli.printing import print_json, print_table
 
 if TYPE_CHECKING:
     from lockstep.commit.records import OpenRecord
+    from lockstep.lake.lake import Lake
 
 
 @click.command()
 @root_argument
+@click.option("--ended", is_flag=True, help="List those that were rolled back instead, and why, the newest first.")
 @json_option
-def transactions(root: str, as_json: bool) -> None:
-    """List the open transactions that have written something, the oldest first.
+def transactions(root: str, *, ended: bool, as_json: bool) -> None:
+    """List the open transactions that have written something, the oldest first, or with --ended what was rolled back.
 
     Example: lockstep transactions /data/lake
     """
@@ -27,6 +29,9 @@ def transactions(root: str, as_json: bool) -> None:
     from lockstep.commit.records import open_transactions
 
     lake = TransactionalCatalog.open(root, application="lockstep").lake
+    if ended:
+        _say_ended(lake, as_json=as_json)
+        return
     found, now = open_transactions(lake), lake.clock()
     if as_json:
         print_json([_told(each, now) for each in found])
@@ -86,6 +91,30 @@ def abort(root: str, transaction: str, *, reason: str, dry_run: bool, yes: bool,
         print_json({**whose, "aborted_by": entry.version})
     else:
         click.echo(f"transaction {transaction} is ended by database version {entry.version}")
+
+
+def _say_ended(lake: Lake, *, as_json: bool) -> None:
+    """Print what is kept of transactions that were rolled back, as the system table `transactions` has it."""
+    from lockstep.commit.ended import ended_transactions
+    from lockstep.transactions.state import State
+
+    found = ended_transactions(lake)
+    if as_json:
+        import msgspec
+
+        state = {"state": State.ROLLED_BACK.value}
+        print_json([{**msgspec.structs.asdict(each), **state} for each in found])
+        return
+    rows = [
+        [
+            *(each.transaction, each.began_at, each.ended_at, each.reason),
+            *(each.author, each.application, each.process, each.base_version),
+            *(", ".join(map(str, each.tables)), f"{each.bytes_staged:,}", each.message),
+        ]
+        for each in found
+    ]
+    who = ["author", "application", "process", "saw"]
+    print_table(["transaction", "began at", "ended at", "why", *who, "tables", "bytes", "comment"], rows)
 
 
 def _told(record: OpenRecord, now: datetime) -> dict[str, object]:

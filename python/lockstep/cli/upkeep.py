@@ -39,7 +39,7 @@ _Done: TypeAlias = tuple[Callable[..., Any], Callable[[Any, bool], None]]
 
 def _option(name: str, setting: Setting, help: str) -> _Option:
     """Make an option that stands for a setting of catalogs, and is handed on under its name."""
-    text = f"{help} By default {setting.default}."
+    text = f"{help} By default what the lake keeps (lockstep retention), else {setting.default}."
     return click.option(name, setting.name.replace("-", "_"), metavar=setting.kind.upper(), help=text)
 
 
@@ -47,6 +47,7 @@ older_option = _option("--older-than", RETENTION_AGE, "Keep every version of thi
 last_option = _option("--retain-last", RETENTION_VERSIONS, "Keep so many of the newest versions.")
 grace_option = _option("--grace", DELETION_GRACE, "How long a file is marked before it goes.")
 litter_option = _option("--older-than", ORPHAN_AGE, "Keep litter that is younger, as 7d; an hour at least.")
+orphan_option = _option("--orphan-age", ORPHAN_AGE, "Keep litter that is younger, as 7d; an hour at least.")
 
 
 def _lake(root: str) -> Lake:
@@ -55,11 +56,12 @@ def _lake(root: str) -> Lake:
     return TransactionalCatalog.open(root, application="lockstep").lake
 
 
-def _retention(said: Mapping[str, str | None]) -> Retention:
-    """Return what is kept for how long, by the settings that are said."""
-    from lockstep.retention.ages import Retention
+def _retention(lake: Lake, said: Mapping[str, str | None]) -> Retention:
+    """Return what is kept for how long: what is said, which may not be less than the lake keeps, or what that is."""
+    from lockstep.retention.floor import asked
 
-    return Retention.of({name.replace("_", "-"): value for name, value in said.items() if value is not None})
+    settings = {name.replace("_", "-"): value for name, value in said.items() if value is not None}
+    return asked(lake.storage, settings)
 
 
 @contextmanager
@@ -113,7 +115,7 @@ def expire(lake: Lake, **said: str | None) -> _Done:
     from lockstep.retention.expiring import expire_snapshots
     from lockstep.workers import silent
 
-    retention = _retention(said)
+    retention = _retention(lake, said)
 
     def work(*, dry_run: bool, progress: Progress = silent) -> Expired:
         return expire_snapshots(
@@ -143,7 +145,7 @@ def vacuum(lake: Lake, *, table: str | None, namespace: str | None, **said: str 
 
     within = None if namespace is None else tuple(namespace.split("."))
     chosen = None if table is None else name_of(table)
-    return partial(sweep, lake, _retention(said), table=chosen, namespace=within), _say_swept
+    return partial(sweep, lake, _retention(lake, said), table=chosen, namespace=within), _say_swept
 
 
 @_command(litter_option, grace_option)
@@ -154,10 +156,10 @@ def gc(lake: Lake, **said: str | None) -> _Done:
     """
     from lockstep.retention.upkeep import remove_orphan_files
 
-    return partial(remove_orphan_files, lake, _retention(said)), _say_swept
+    return partial(remove_orphan_files, lake, _retention(lake, said)), _say_swept
 
 
-@_command(older_option, last_option, grace_option)
+@_command(older_option, last_option, grace_option, orphan_option)
 def maintain(lake: Lake, **said: str | None) -> _Done:
     """Do all of it in turn: `expire`, `vacuum` and `gc`. Made for a nightly schedule, with --yes.
 
@@ -174,7 +176,7 @@ def maintain(lake: Lake, **said: str | None) -> _Done:
             [[each.table, each.files, each.size] for each in done.to_compact],
         )
 
-    return partial(look_after, lake, _retention(said)), say
+    return partial(look_after, lake, _retention(lake, said)), say
 
 
 @click.command()
@@ -187,7 +189,8 @@ def status(root: str, as_json: bool) -> None:
     """
     from lockstep.retention.upkeep import status as look
 
-    found: Status = look(_lake(root), _retention({}))
+    lake = _lake(root)
+    found: Status = look(lake, _retention(lake, {}))
     if as_json:
         print_json(asdict(found))
         return

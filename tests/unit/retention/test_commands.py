@@ -13,9 +13,11 @@ from click.testing import Result
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.cli import arguments, upkeep
+from lockstep.delta.actions import render
+from lockstep.delta.log import commit_path
 from lockstep.workers import Progress
 from tests.support.commands import lockstep
-from tests.support.lakes import add, append, create, location, open_catalog, remove, stage, stage_new
+from tests.support.lakes import add, append, create, location, named, open_catalog, remove, stage, stage_new
 from tests.support.retained import AgedStorage, Ticking
 
 DAY = timedelta(days=1)
@@ -144,6 +146,60 @@ def test_status_says_how_a_lake_is(catalog: TransactionalCatalog) -> None:
     assert "3 files" in lines["data"]
     found = read("status")
     assert (found["newest_version"], found["reclaimable_files"], found["tables"]) == (newest + 1, 3, 3)
+
+
+def test_gc_says_what_would_go_and_leaves_it(
+    catalog: TransactionalCatalog, clock: Ticking, told: list[tuple[int, int]]
+) -> None:
+    folder = litter(catalog)
+    clock.now += 9 * DAY
+    before = everything(catalog)
+    planned = run("gc", "--grace", "0d", "--dry-run").stdout.splitlines()
+    assert planned[0].startswith("3 files ("), planned
+    assert "would be deleted; 0 files (0 bytes) would be marked, for a run after the grace period" in planned[0]
+    assert f"  {folder}" in planned
+    found = read("gc", "--grace", "0d", "--dry-run")
+    assert (found["dry_run"], found["deleted_files"], folder in found["paths"]) == (True, 3, True)
+    assert run("gc", "--dry-run").stdout.startswith("0 files (0 bytes) would be deleted; 3 files")
+    assert (everything(catalog), told) == (before, [])
+
+
+def test_of_very_many_paths_the_first_are_printed(
+    catalog: TransactionalCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("expire", *AT_ONCE, "--yes")
+    monkeypatch.setattr(upkeep, "MOST_SHOWN", 2)
+    planned = run("vacuum", "--grace", "0d", "--dry-run").stdout.splitlines()
+    assert [line.endswith("/p") for line in planned[1:3]] == [True, True]
+    assert planned[3:] == ["  and 1 more; --json has all"]
+    assert len(read("vacuum", "--grace", "0d", "--dry-run")["paths"]) == 3
+
+
+def test_status_says_what_is_set_aside_and_of_what_nothing_may_be_deleted(catalog: TransactionalCatalog) -> None:
+    """A plain writer wrote over a version of a, and the log of b has lost the commit that says what it had."""
+    quiet = run("status").stdout
+    assert "Set aside" not in quiet
+    assert "Nothing of these" not in quiet
+    append(catalog, "a", "ours")
+    catalog.lake.upkeep.settle()
+    place, version = location(catalog, "a"), catalog.database().tables[named("a")].version
+    theirs = render([{"commitInfo": {"operation": "WRITE"}}, add("theirs")])
+    catalog.lake.storage.put(commit_path(place, version), theirs)
+    said = run("status").stdout
+    _, aside = said.split("\nSet aside\n")
+    aside, whole = aside.split("\nNothing of these may be deleted\n")
+    assert aside.splitlines()[0].split() == ["table", "why"]
+    assert [line.split("  ")[0] for line in aside.splitlines()[1:] if line] == ["default.a"]
+    assert "settle" in aside
+    assert whole.splitlines()[0].split() == ["folder", "why"]
+    assert whole.splitlines()[1].startswith(f"{place}  ")
+    assert "it is set aside" in whole
+    assert "tables set aside" in said
+    found = read("status")
+    assert [*found["set_aside"]] == ["default.a"]
+    assert place in found["kept_whole"]
+    swept = run("vacuum", "--dry-run").stdout
+    assert f"{place}  " in swept.split("\nNothing of these is deleted\n")[1]
 
 
 @pytest.mark.parametrize("command", ["expire", "vacuum", "gc", "maintain"])

@@ -26,6 +26,7 @@ from lockstep.conflict.lock_policy import Resolution
 from lockstep.errors import InvalidError, LockstepError
 from lockstep.lake.lake import Lake
 from lockstep.retention.ages import Retention
+from lockstep.retention.floor import NAMES, retention_of, tell
 from lockstep.retry import race_backoff, seconds
 from lockstep.settings import (
     ARBITER,
@@ -84,7 +85,7 @@ class Lakehouse:
 
     Attributes:
         timeouts: seconds of what sessions do not say themselves, by the setting that they would say; 0 is for ever.
-        retention: what is kept for how long.
+        kept_for: what the catalog's settings say of what is kept for how long; the lake may say longer.
         compacts: whether `maintain` has the tables compacted, where nobody says.
     """
 
@@ -93,8 +94,16 @@ class Lakehouse:
     uris: Uris
     allows_outside_writes: bool = False
     timeouts: Mapping[Setting, float] = field(default_factory=dict)
-    retention: Retention = field(default_factory=lambda: Retention.of({}))
+    kept_for: Mapping[str, str] = field(default_factory=dict)
     compacts: bool = True
+
+    def retention(self) -> Retention:
+        """Return what is kept for how long: what the lake says, or the catalog where it says longer.
+
+        Raises:
+            UnavailableError, CorruptTimelineError: see `lockstep.retention.floor`.
+        """
+        return retention_of(self.catalog.lake.storage, self.kept_for)
 
     def is_same(self, other: Lakehouse) -> bool:
         """Whether it is the same catalog, whatever is set for it."""
@@ -316,7 +325,7 @@ class Lakehouses:
                 IDLE_TIMEOUT: seconds(CATALOG_IDLE_TIMEOUT, options),
                 STATEMENT_TIMEOUT: seconds(CATALOG_STATEMENT_TIMEOUT, options),
             }
-            retention = Retention.of(options)
+            Retention.of(options)
         except InvalidError as error:
             raise InvalidError(f"catalog {name} ({PREFIX_OF_CATALOG}{name}.…): {error.message}") from error
         root = ROOT.value_in(options)
@@ -332,7 +341,10 @@ class Lakehouses:
             resolution=resolution,
         )
         uris = Uris(catalog.lake.storage.url, partial(check_reach, catalog.lake.storage))
-        return Lakehouse(name, catalog, uris, outside == "allow", timeouts, retention, compacts)
+        kept_for = {key: value for key, value in options.items() if key in NAMES}
+        said = ", ".join(f"{PREFIX_OF_CATALOG}{name}.{key} = {value}" for key, value in sorted(kept_for.items()))
+        tell(catalog.lake, kept_for, author=catalog.author, statement=said)
+        return Lakehouse(name, catalog, uris, outside == "allow", timeouts, kept_for, compacts)
 
     def _lake(self, root: str, options: Mapping[str, str]) -> Lake:
         """Return the lake of a root and a store's settings; of those who want it opened, one does it for all."""

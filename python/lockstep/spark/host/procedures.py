@@ -239,6 +239,14 @@ class ProcedureRequests(Requests):
         answer = answer_of([row])
         return structs.replace(answer, compacts=upkeep.to_compact(house, request.arguments))
 
+    def retention(self, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
+        """Say what the lake keeps at least, or set it; nothing that ROLLBACK could take back."""
+        house, given = self._house(request), request.arguments
+        if any(given.get(argument) is not None for argument in upkeep.TYPES):
+            upkeep.refuse_inside(session, house, request.procedure, "no ROLLBACK would take back what it sets")
+        author = house.catalog.author if request.user is None else request.user
+        return answer_of(upkeep.keep_at_least(house, author, shortened(request.text), given))
+
     def _outside(self, session: Session, request: protocol.CallProcedure) -> tuple[Lakehouse, list[OpenRecord]]:
         """Return the catalog, and what is open in it in this driver, of which others may not have been told."""
         house = self._house(request)
@@ -381,6 +389,12 @@ PROCEDURES: Mapping[str, Procedure] = {
         parameters={"dry_run": "boolean", "optimize": "boolean"},
         columns={**upkeep.EXPIRED, **upkeep.SWEPT, **upkeep.COMPACTED},
         answers=ProcedureRequests.maintain,
+    ),
+    "retention": Procedure(
+        says="Says what the lake keeps at least, whoever looks after it, or sets it.",
+        parameters={**upkeep.TYPES, "dry_run": "boolean"},
+        columns=upkeep.KEPT,
+        answers=ProcedureRequests.retention,
     ),
     **ADOPTION_PROCEDURES,
     **RECOVERY_PROCEDURES,

@@ -50,7 +50,7 @@ class RetentionRequests(Requests):
 
     def _versions(self, _: Session, request: protocol.KeptVersions) -> protocol.KeptVersionsAnswer:
         house, location = self._found(request)
-        lake, grace = house.catalog.lake, house.retention.grace
+        lake, grace = house.catalog.lake, house.retention().grace
         stays = beside(lake, location, grace, self._host.keeper.open_in(house))
         need = self._need(house, location, fenced=True)
         table = house.catalog.timeline.head.table_at(location)

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 from lockstep.commit.records import OpenRecord
 from lockstep.errors import ActiveTransactionError, InvalidError
 from lockstep.retention import upkeep
+from lockstep.retention.ages import Retention
 from lockstep.retention.compacting import shown, usable
 from lockstep.retention.expiring import Expired, expire_snapshots
+from lockstep.retention.floor import OPTIONS, at_least, check, check_since, look, read_floor, set_floor
 from lockstep.retention.upkeep import Swept
+from lockstep.settings import ORPHAN_AGE, RETENTION_AGE, RETENTION_VERSIONS
+from lockstep.spark.host.calls import micros
 from lockstep.spark.host.protocol import procedures as protocol
 from lockstep.spark.host.times import time_of
 from lockstep.timeline.entry import Name
@@ -28,13 +32,30 @@ SWEPT = {
     "waiting_files": "bigint",
     "waiting_bytes": "bigint",
 }
+KEPT = {
+    "setting": "string",
+    "kept": "string",
+    "wanted": "string",
+    "author": "string",
+    "set_at": "timestamp",
+    "statement": "string",
+}
+TYPES = {"age": "string", "versions": "int", "grace": "string", "orphan_age": "string"}
+ARGUMENTS = {name: option.replace("-", "_") for name, option in OPTIONS.items()}
+"""The parameters of `retention`: their types, and which setting each is for."""
 COMPACTED = {"compacted_tables": "bigint", "compacted": "string"}
 
 
 def expire(house: Lakehouse, own: Collection[OpenRecord], given: protocol.Arguments) -> protocol.Row:
     """Make older database versions unreadable."""
     older_than, last = given.get("older_than"), given.get("retain_last")
-    retention, lake = house.retention, house.catalog.lake
+    lake = house.catalog.lake
+    floor = read_floor(lake.storage)
+    retention = Retention.of(at_least(floor, house.kept_for))
+    if isinstance(older_than, int):
+        check_since(floor, RETENTION_AGE, time_of(older_than), lake.clock())
+    if isinstance(last, int):
+        check(floor, {RETENTION_VERSIONS.name: str(last)})
     return _expired(
         expire_snapshots(
             lake,
@@ -55,7 +76,7 @@ def vacuum(
     parts = None if namespace is None else tuple(str(namespace).removeprefix(f"{house.name}.").split("."))
     swept = upkeep.vacuum(
         house.catalog.lake,
-        house.retention,
+        house.retention(),
         table=table,
         namespace=parts,
         own=own,
@@ -66,10 +87,12 @@ def vacuum(
 
 def orphans(house: Lakehouse, own: Collection[OpenRecord], given: protocol.Arguments) -> protocol.Row:
     """Delete litter."""
-    older_than = given.get("older_than")
+    older_than, lake = given.get("older_than"), house.catalog.lake
+    if isinstance(older_than, int):
+        check_since(read_floor(lake.storage), ORPHAN_AGE, time_of(older_than), lake.clock())
     swept = upkeep.remove_orphan_files(
-        house.catalog.lake,
-        house.retention,
+        lake,
+        house.retention(),
         older_than=time_of(older_than) if isinstance(older_than, int) else None,
         own=own,
         dry_run=bool(given.get("dry_run")),
@@ -80,7 +103,7 @@ def orphans(house: Lakehouse, own: Collection[OpenRecord], given: protocol.Argum
 def maintain(house: Lakehouse, own: Collection[OpenRecord], given: protocol.Arguments) -> protocol.Row:
     """Do all of it, but for the compaction, which is Delta's; a dry run says what that would be."""
     is_dry = bool(given.get("dry_run"))
-    done = upkeep.maintain(house.catalog.lake, house.retention, own=own, dry_run=is_dry)
+    done = upkeep.maintain(house.catalog.lake, house.retention(), own=own, dry_run=is_dry)
     found = done.to_compact if _compacts(house, given) else ()
     compacted: protocol.Row = [len(found), shown(found)] if is_dry else [None, None]
     return [*_expired(done.expired), *_swept(done.swept), *compacted]
@@ -99,10 +122,24 @@ def _compacts(house: Lakehouse, given: protocol.Arguments) -> bool:
     return house.compacts if said is None else bool(said)
 
 
-def refuse_inside(session: Session, house: Lakehouse, what: str) -> None:
+def keep_at_least(house: Lakehouse, author: str, text: str, given: protocol.Arguments) -> list[protocol.Row]:
+    """Say what the lake keeps at least, whoever looks after it, or set it where values are given."""
+    storage = house.catalog.lake.storage
+    wanted = {name: str(value) for name, argument in ARGUMENTS.items() if (value := given.get(argument)) is not None}
+    found = look(storage, wanted)
+    if wanted and not given.get("dry_run"):
+        set_floor(house.catalog.lake, wanted, author=author, statement=text)
+        found = look(storage, {})
+    return [
+        [each.name, each.value, each.wanted, each.author or None, micros(each.at), each.statement or None]
+        for each in found
+    ]
+
+
+def refuse_inside(session: Session, house: Lakehouse, what: str, why: str = "what it deletes is gone") -> None:
     """Raise ActiveTransactionError (25001) inside a transaction: what is deleted does not come back by ROLLBACK."""
     if session.inside(house) is not None:
-        raise ActiveTransactionError(f"{what} cannot run inside a transaction: what it deletes is gone. COMMIT first")
+        raise ActiveTransactionError(f"{what} cannot run inside a transaction: {why}. COMMIT first")
 
 
 def check_one(given: protocol.Arguments) -> None:
