@@ -56,6 +56,19 @@ def test_a_tag_is_made_listed_and_dropped(root: Path) -> None:
     assert entry.transaction.statements == ["lockstep untag FIRST"]
 
 
+def test_a_tag_is_not_made_where_data_files_are_gone_unless_that_is_said(root: Path) -> None:
+    location = catalog(root).database().tables[ORDERS].location
+    (root / location / "a.parquet").unlink()
+    for more in ((), ("--at", 2), ("--dry-run",), ("--check",)):
+        refused = lockstep("tag", root, "first", *more)
+        assert (refused.exit_code, "58P01" in refused.stderr) == (1, True), refused.output
+        said = " ".join(refused.stderr.split())
+        assert "tag first needs files that are gone" in said
+        assert "--no-check" in said
+    assert read("tags", root) == []
+    assert read("tag", root, "first", "--at", 2, "--no-check")["database_version"] == 2
+
+
 def test_a_tag_may_name_the_version_of_a_time(root: Path) -> None:
     then = catalog(root).timeline.at(2).committed_at
     assert read("tag", root, "then", "--at-time", then.isoformat())["database_version"] == 2

@@ -91,6 +91,13 @@ def name_of(text: str) -> Name:
 )
 @click.option("--days", type=int, help="For how many days it is kept; for ever by default.")
 @click.option("--comment", default="", help="What for.")
+@click.option(
+    "--check/--no-check",
+    "check",
+    default=None,
+    help="Look for the data files first, of which each has to be there. By default, those are left out whose table's "
+    "log takes pyarrow to read, where that is not installed; --check is refused there.",
+)
 @dry_run_option
 @json_option
 def tag(
@@ -101,6 +108,7 @@ def tag(
     when: datetime | None,
     days: int | None,
     comment: str,
+    check: bool | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -108,7 +116,7 @@ def tag(
 
     Example: lockstep tag /data/lake eod-2026-03-01 --days 365
     """
-    from lockstep.lake.kept import check_readable
+    from lockstep.exports.tagged import create_tag
     from lockstep.recovery.tags import new_tag
 
     if version is not None and when is not None:
@@ -117,10 +125,8 @@ def tag(
     said = when if version is None else version
     at = None if said is None else catalog.as_of(said).version
     ddl = new_tag(name, version=at, days=days, comment=comment, now=catalog.lake.clock())
-    if at is not None:
-        check_readable(catalog.lake, at)
     with begun(catalog, f"lockstep tag {name}", dry_run=dry_run) as tx:
-        tx.changing().create_tag(ddl)
+        create_tag(catalog.lake, tx, ddl, check=check)
         made = None if dry_run else catalog.commit(tx).version
     named = made if at is None else at
     if as_json:
