@@ -189,6 +189,19 @@ def test_one_transaction_is_reverted(written: Path) -> None:
     assert (ids(written, "sales.orders"), ids(written, "sales.totals")) == ([1, 2, 3], [2, 3])
 
 
+def test_a_revert_keeps_what_was_appended_behind_and_says_which_versions_the_table_loses(written: Path) -> None:
+    with library.open(str(written)).transaction() as tx:
+        tx["sales.orders"].append({"id": [9]})
+    assert read("revert", written, 3, "--dry-run")["tables"] == [
+        {"table": "sales.orders", "to_version": None, "without_versions": [1, 1]}
+    ]
+    assert lockstep("revert", written, 3, "--yes").exit_code == 0
+    assert ids(written, "sales.orders") == [1, 2, 3, 9]
+    newest = catalog(written).timeline.head.version
+    refused = lockstep("revert", written, 3, "--yes")
+    assert (refused.exit_code, f"version {newest} (transaction" in refused.stderr) == (1, True), refused.output
+
+
 @pytest.mark.parametrize("answer", [True, False])
 def test_what_is_done_is_what_was_asked_about(written: Path, answer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """What others commit while a person thinks is in no plan that was shown: it stays."""

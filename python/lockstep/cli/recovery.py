@@ -35,6 +35,7 @@ from lockstep.errors import InvalidError
 if TYPE_CHECKING:
     from lockstep.catalog import TransactionalCatalog
     from lockstep.recovery.diff import Change
+    from lockstep.recovery.restore import TableRestore
     from lockstep.tables.opened import OpenLake
     from lockstep.tables.restoring import Restored
     from lockstep.tables.transaction import LakeTransaction
@@ -278,7 +279,7 @@ def restore(
 @yes_option
 @json_option
 def revert(root: str, version: int, *, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Take back what the database VERSION changed, unless a later one changed the same tables, views or namespaces.
+    """Take back what the database VERSION changed, unless a later one depends on it; what it appended stays.
 
     Example: lockstep revert /data/lake 42 --dry-run
     """
@@ -324,7 +325,7 @@ def _print_restored(
             {
                 f"{verb}_version": done.version,
                 "tables_restored": len(done.tables),
-                "tables": [{"table": str(each.name), "to_version": each.version} for each in done.tables],
+                "tables": [_restored_table(each) for each in done.tables],
                 "changes": done.changes,
                 "database_version": done.database_version,
             }
@@ -339,6 +340,13 @@ def _print_restored(
         click.echo(f"already {verb} {what} {done.version}: nothing was changed, and no database version was made")
     else:
         click.echo(f"{told}, as of database version {done.database_version}")
+
+
+def _restored_table(each: TableRestore) -> dict[str, object]:
+    """Say of a table to which version of its log it went, or, if it keeps what came later, which it loses."""
+    if each.through is None:
+        return {"table": str(each.name), "to_version": each.version}
+    return {"table": str(each.name), "to_version": None, "without_versions": [each.version + 1, each.through]}
 
 
 @click.command()
