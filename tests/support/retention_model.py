@@ -209,3 +209,13 @@ class Model(RuleBasedStateMachine):
             lambda tx: stage(self.catalog, tx, str(name), *actions, data=DATA),
             {**self.tables, name: (location, Content(files))},
         )
+
+    def promoted(self, version: int, location: str, path: str) -> None:
+        """Note that a version has what a clone wrote into a table: a copy of its file, under the transaction's id."""
+        self.catalog.lake.refresh()
+        [entry] = self.catalog.timeline.entries(version - 1, version)
+        self.fill(version - 1)
+        tables = self.versions[version - 1]
+        [now] = [each for each, (where, _) in tables.items() if where == location]
+        files = tables[now][1].files | {(f"{entry.transaction.id}/{path}", None)}
+        self.becomes(version, {**tables, now: (location, Content(files))})
