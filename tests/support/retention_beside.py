@@ -10,9 +10,10 @@ from pathlib import Path
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import bodies, parse
 from lockstep.delta.combine.deletion_vectors import file_path
+from lockstep.tables.opened import OpenLake
 from lockstep.timeline.entry import ExportMode, Name
 from lockstep.transactions.transaction import Transaction
-from tests.support.retention_model import Tables
+from tests.support.retention_model import Tables, rows_of
 
 
 @dataclass
@@ -45,12 +46,17 @@ class Cloning:
 
 @dataclass
 class Copied:
-    """An export, what it has, and the version that it is of."""
+    """An export, what it has, and the version that it is of.
+
+    Attributes:
+        read_at: how much of the lake was deleted when its rows were last read; below 0 before they were.
+    """
 
     root: Path
     mode: ExportMode
     version: int
     tables: Tables
+    read_at: int = -1
 
     def remove(self) -> None:
         if self.mode == "minimal":
@@ -58,10 +64,32 @@ class Copied:
         else:
             shutil.rmtree(self.root)
 
-    def check(self) -> None:
-        """See that its logs name what the version had, and that all of that is there; a minimal one has no logs yet."""
+    def check(self, *, deleted: int) -> None:
+        """See that its logs name what the version had, that all of that is there, and that its rows are read.
+
+        A minimal one has no logs yet.
+
+        Args:
+            deleted: how much was deleted in the lake by now: rows are read anew where that is more than the last time.
+        """
         if self.mode == "minimal":
             return
+        self.check_files()
+        if self.tables and self.read_at < deleted:
+            self.check_rows()
+            self.read_at = deleted
+
+    def check_rows(self) -> None:
+        """See that its tables have the rows of the version, as whoever opens it without Spark reads them."""
+        lake = OpenLake(TransactionalCatalog.open(str(self.root)), {}).at()
+        assert {*lake.tables} == {*self.tables}
+        for name, (_, content) in self.tables.items():
+            rows = lake[str(name)].to_arrow(["id"])["id"].to_pylist()
+            expected = sorted(row for _, row in rows_of(content))
+            assert sorted(rows) == expected, f"{name} in the {self.mode} export of version {self.version}"
+
+    def check_files(self) -> None:
+        """See that its logs name what the version had, and that all of that is there."""
         for location, content in self.tables.values():
             commit = self.root / location / "_delta_log" / f"{0:020d}.json"
             adds = bodies(parse(commit.read_bytes()), "add")

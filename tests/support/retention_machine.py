@@ -25,6 +25,7 @@ from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
+from lockstep.catalog import TransactionalCatalog
 from lockstep.commit import records
 from lockstep.delta.combine.deletion_vectors import file_name
 from lockstep.errors import LockstepError
@@ -275,45 +276,69 @@ class RetentionMachine(Recovery):
         return str(self.root.with_name(f"{self.root.name}-{self.new_number()}"))
 
     @precondition(lambda self: self.copies)
-    @rule(data=st.data())
-    def drop_a_copy(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), dies_at=DEATHS)
+    def drop_a_copy(self, data: st.DataObject, dies_at: int | None) -> None:
+        """Remove a copy, and have the lake forget it, by a process that may be killed; the next one finishes it."""
         copy = data.draw(st.sampled_from(self.copies))
         self.copies.remove(copy)
         copy.remove()
-        for record in read_exports(self.store):
-            if record.target == f"file://{copy.root}":
-                drop_export(self.store, record.id)
+
+        def forget(lake: Lake) -> None:
+            for record in read_exports(lake.storage):
+                if record.target == f"file://{copy.root}":
+                    drop_export(lake.storage, record.id)
+
+        self.survive(forget, dies_at)
+        assert all(record.target != f"file://{copy.root}" for record in read_exports(self.store))
 
     @precondition(lambda self: any(each.mode == "partial" and each.tables for each in self.copies))
-    @rule(data=st.data())
-    def promote(self, data: st.DataObject) -> None:
-        """Write into a clone, and promote it; it is made for that alone, and the lake may have gone on since."""
+    @rule(data=st.data(), dies_at=DEATHS)
+    def promote(self, data: st.DataObject, dies_at: int | None) -> None:
+        """Write into a clone, and promote it; it is made for that alone, and the lake may have gone on since.
+
+        The process may be killed; the next one finishes what it began, or finds that it is done.
+        """
         copy = data.draw(st.sampled_from([each for each in self.copies if each.mode == "partial" and each.tables]))
         name = data.draw(st.sampled_from(sorted(copy.tables)))
         clone, path = open_catalog(open_storage(str(copy.root)), clock=self.clock), self.new_file()
         tx = clone.begin()
         stage(clone, tx, str(name), self.add(path), data=DATA)
         clone.commit(tx)
-        before, origin = len(self.readable()), open_catalog(self.store, clock=self.clock)
+        location, _ = self.versions[copy.version][name]
+        copy.tables = {}  # its log has gone on
+        landed = None if dies_at is None else self.promote_and_die(clone, location, path, dies_at)
+        before = len(self.readable())
         try:
-            version = Promoter(clone.lake, origin.lake).run().database_version
-        except LockstepError:  # it has been promoted, or the table is gone, or what came since has expired
+            version = Promoter(clone.lake, open_catalog(self.store, clock=self.clock).lake).run().database_version
+        except LockstepError:  # the table is gone, or what came since has expired
+            assert landed is None, "it is promoted"
             assert len(self.readable()) == before
             return
-        finally:
-            copy.tables = {}  # its log has gone on
-        location, _ = self.versions[copy.version][name]
         assert version is not None
-        self.fill(version - 1)
-        [now] = [each for each, (where, _) in self.tables.items() if where == location]
-        [entry] = origin.timeline.entries(version - 1, version)
-        files = self.tables[now][1].files | {(f"{entry.transaction.id}/{path}", None)}
-        self.becomes(version, {**self.tables, now: (location, Content(files))})
+        if landed is None:
+            self.promoted(version, location, path)
+        assert landed in (None, version), "it was promoted twice"
+
+    def promote_and_die(self, clone: TransactionalCatalog, location: str, path: str, dies_at: int) -> int | None:
+        """Promote a clone by a process that is killed; return which version it became nevertheless."""
+        before, origin = self.kept().newest, open_catalog(self.store, clock=self.clock)
+        self.store.dies_at = dies_at
+        with suppress(Killed, LockstepError):
+            Promoter(clone.lake, origin.lake).run()
+        self.store.dies_at = None
+        self.catalog.lake.newest()  # publishes what the killed one had ratified, as whoever reads does
+        entries = self.catalog.timeline.entries(before, self.kept().newest)
+        found = [entry.version for entry in entries if entry.batch is not None]
+        for version in found:
+            self.promoted(version, location, path)
+            self.versions |= dict.fromkeys(range(version + 1, entries[-1].version + 1), self.versions[version])
+        self.everything_that_is_kept_reads_as_it_was()
+        return next(iter(found), None)
 
     @invariant()
     def copies_read_as_they_were(self) -> None:
         for each in self.copies:
-            each.check()
+            each.check(deleted=len(self.store.deleted))
 
     # --- upkeep -------------------------------------------------------------------------------------------------------
 

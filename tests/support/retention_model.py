@@ -80,6 +80,7 @@ class Model(RuleBasedStateMachine):
     Attributes:
         versions: what each database version has.
         touched: by version, the locations of the tables that it changed, and nothing for those that changed none.
+        logs: by version, the locations of the tables whose logs it took back, or took a version out of.
         last: what each table has, or had when it was dropped, by location.
         drops: which version dropped a table, under which name, and where it lies; oldest first.
         tags: which version each names, and until when it is kept.
@@ -94,6 +95,7 @@ class Model(RuleBasedStateMachine):
         self.catalog = open_catalog(self.store, clock=self.clock)
         self.versions: dict[int, Tables] = {0: {}}
         self.touched: dict[int, set[str]] = {}
+        self.logs: dict[int, set[str]] = {}
         self.last: dict[str, Content] = {}
         self.drops: list[tuple[int, Name, str]] = []
         self.tags: dict[str, tuple[int, datetime | None]] = {}
@@ -111,12 +113,13 @@ class Model(RuleBasedStateMachine):
         """Note what a version has; those before it that nobody noted changed nothing.
 
         Args:
-            logs: the locations of tables whose logs it went on with, should they have the same as before.
+            logs: the locations of tables whose logs it took back, which may have the same as before.
         """
         self.fill(version - 1)
         before, after = by_location(self.versions[version - 1]), by_location(tables)
         self.versions[version] = tables
         self.touched[version] = {each for each in before | after if before.get(each) != after.get(each)} | set(logs)
+        self.logs[version] = set(logs)
         self.last |= {location: content for location, (_, content) in after.items()}
         self.drops += [(version, before[each][0], each) for each in sorted(before.keys() - after.keys())]
 
@@ -206,3 +209,13 @@ class Model(RuleBasedStateMachine):
             lambda tx: stage(self.catalog, tx, str(name), *actions, data=DATA),
             {**self.tables, name: (location, Content(files))},
         )
+
+    def promoted(self, version: int, location: str, path: str) -> None:
+        """Note that a version has what a clone wrote into a table: a copy of its file, under the transaction's id."""
+        self.catalog.lake.refresh()
+        [entry] = self.catalog.timeline.entries(version - 1, version)
+        self.fill(version - 1)
+        tables = self.versions[version - 1]
+        [now] = [each for each, (where, _) in tables.items() if where == location]
+        files = tables[now][1].files | {(f"{entry.transaction.id}/{path}", None)}
+        self.becomes(version, {**tables, now: (location, Content(files))})

@@ -12,6 +12,7 @@ from datetime import timedelta
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from lockstep.delta.log import commit_path
 from lockstep.errors import InvalidError
 from lockstep.recovery.changes import undrop
 from lockstep.recovery.restore import Selection, TableRestore
@@ -20,6 +21,7 @@ from lockstep.tables.state import States
 from lockstep.tables.table import Scope
 from lockstep.timeline.entry import Name, TagDdl
 from lockstep.transactions.transaction import Transaction
+from tests.support.retained import Content
 from tests.support.retention_cleanup import CleanUp
 from tests.support.retention_model import TABLE, Tables, by_location
 
@@ -47,10 +49,43 @@ class Recovery(CleanUp):
         """Return what the tables are once a version is taken back; None where that must be refused."""
         now = self.kept()
         mine = self.touched.get(version, set())
-        theirs = set().union(*(self.touched.get(each, set()) for each in range(version + 1, now.newest + 1)))
-        if not mine or mine & theirs or version < now.first or not now.has(version - 1):
+        if not mine or version < now.first or not now.has(version - 1):
             return None
-        return self.taken_back(mine, self.versions[version - 1])
+        went_on = mine & self.later(version)
+        if not all(self.only_appended(location, version, now.newest) for location in went_on):
+            return None
+        if (tables := self.taken_back(mine - went_on, self.versions[version - 1])) is None:
+            return None
+        before, made, here = (by_location(each) for each in (*self.around(version), self.tables))
+        for location in went_on:
+            name, content = here[location]
+            old, new = before[location][1].files, made[location][1].files
+            tables[name] = location, Content((content.files - (new - old)) | (old - new))
+        return tables
+
+    def later(self, version: int) -> set[str]:
+        """Return the tables that versions behind one changed."""
+        return set().union(*(self.touched.get(each, set()) for each in range(version + 1, self.kept().newest + 1)))
+
+    def around(self, version: int) -> tuple[Tables, Tables]:
+        return self.versions[version - 1], self.versions[version]
+
+    def only_appended(self, location: str, version: int, newest: int) -> bool:
+        """Whether all that came behind a version that only wrote a table added files, as the table's log still says."""
+        for each in range(version, newest + 1):
+            if location not in self.touched.get(each, set()):
+                continue
+            before, after = map(by_location, self.around(each))
+            if location not in before or location not in after or before[location][0] != after[location][0]:
+                return False
+            if each == version:
+                continue
+            if location in self.logs[each] or not before[location][1].files <= after[location][1].files:
+                return False
+            tables = {table.location: table for table in self.catalog.timeline.at(each).tables.values()}
+            if not (self.root / commit_path(location, tables[location].version)).is_file():
+                return False
+        return True
 
     # --- one table ----------------------------------------------------------------------------------------------------
 
@@ -95,13 +130,15 @@ class Recovery(CleanUp):
 
     @rule(data=st.data())
     def revert(self, data: st.DataObject) -> None:
-        """Take one version back; where a later one changed the same table, that is refused."""
+        """Take one version back; where a later one did more to the same table than to append, that is refused."""
         versions = [*range(self.kept().newest, 0, -1)]
         whole = {each + 1 for each in self.whole()}
+        whole = {each for each in whole if each in {*self.whole()}}  # of both sides of it something tells
         allowed = [each for each in versions if each in whole and self.reverted(each) is not None]
         versions = [each for each in versions if each in whole or self.reverted(each) is None]
-        # Few versions can be reverted, so that one of those is drawn more often than not.
-        version = data.draw(st.one_of([st.sampled_from(each) for each in (allowed, versions) if each]))
+        went_on = [each for each in allowed if self.later(each) & self.touched[each]]
+        # Few versions can be reverted, and few of those have appends behind: they are drawn more often than others.
+        version = data.draw(st.one_of([st.sampled_from(each) for each in (went_on, allowed, versions) if each]))
         self.bring_back(lambda scope: revert(scope, version).tables, self.reverted(version))
 
     def bring_back(self, do: Callable[[Scope], list[TableRestore]], expected: Tables | None) -> None:

@@ -56,6 +56,19 @@ def test_a_tag_is_made_listed_and_dropped(root: Path) -> None:
     assert entry.transaction.statements == ["lockstep untag FIRST"]
 
 
+def test_a_tag_is_not_made_where_data_files_are_gone_unless_that_is_said(root: Path) -> None:
+    location = catalog(root).database().tables[ORDERS].location
+    (root / location / "a.parquet").unlink()
+    for more in ((), ("--at", 2), ("--dry-run",), ("--check",)):
+        refused = lockstep("tag", root, "first", *more)
+        assert (refused.exit_code, "58P01" in refused.stderr) == (1, True), refused.output
+        said = " ".join(refused.stderr.split())
+        assert "tag first needs files that are gone" in said
+        assert "--no-check" in said
+    assert read("tags", root) == []
+    assert read("tag", root, "first", "--at", 2, "--no-check")["database_version"] == 2
+
+
 def test_a_tag_may_name_the_version_of_a_time(root: Path) -> None:
     then = catalog(root).timeline.at(2).committed_at
     assert read("tag", root, "then", "--at-time", then.isoformat())["database_version"] == 2
@@ -174,6 +187,19 @@ def test_one_transaction_is_reverted(written: Path) -> None:
     assert "to be reverted database version 3, 1 table by their logs" in planned.stdout
     assert read("revert", written, 3, "--yes")["reverted_version"] == 3
     assert (ids(written, "sales.orders"), ids(written, "sales.totals")) == ([1, 2, 3], [2, 3])
+
+
+def test_a_revert_keeps_what_was_appended_behind_and_says_which_versions_the_table_loses(written: Path) -> None:
+    with library.open(str(written)).transaction() as tx:
+        tx["sales.orders"].append({"id": [9]})
+    assert read("revert", written, 3, "--dry-run")["tables"] == [
+        {"table": "sales.orders", "to_version": None, "without_versions": [1, 1]}
+    ]
+    assert lockstep("revert", written, 3, "--yes").exit_code == 0
+    assert ids(written, "sales.orders") == [1, 2, 3, 9]
+    newest = catalog(written).timeline.head.version
+    refused = lockstep("revert", written, 3, "--yes")
+    assert (refused.exit_code, f"version {newest} (transaction" in refused.stderr) == (1, True), refused.output
 
 
 @pytest.mark.parametrize("answer", [True, False])

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from lockstep.delta.actions import bodies
-from lockstep.delta.combine.going_back import going_back, restored, why_not_restored
+from lockstep.delta.combine.going_back import (
+    going_back,
+    restored,
+    taken_out,
+    why_not_restored,
+    why_not_taken_out,
+)
 from lockstep.delta.snapshot import Snapshot
 
 
@@ -94,3 +101,48 @@ def test_the_commit_is_of_files_and_metadata_and_leaves_the_rest() -> None:
     after = Snapshot(protocol=there.protocol, metadata=there.metadata, files=dict(there.files))
     after.take(actions)
     assert (after.files.keys(), after.protocol) == (wanted.files.keys(), LISTED)
+
+
+# --- what is taken out from under what came later ---------------------------------------------------------------------
+
+
+def clustered(snapshot: Snapshot, by: str) -> Snapshot:
+    return replace(snapshot, domains={"delta.clustering": {"domain": "delta.clustering", "configuration": by}})
+
+
+P, PQ = state(files={"p": None}), state(files={"p": None, "q": None})
+MARKED = replace(PQ, domains={"delta.rowTracking": {"domain": "delta.rowTracking", "configuration": "{}"}})
+TAKEN_OUT: dict[str, tuple[Snapshot, Snapshot, Snapshot, str | None]] = {
+    # before it, as it was made, as it is now, and why what was made cannot be taken out
+    "nothing came later": (P, PQ, PQ, None),
+    "an append came later": (P, PQ, state(files={"p": None, "q": None, "x": None}), None),
+    "row ids were given out": (P, PQ, MARKED, None),
+    "what it added is gone": (P, PQ, P, "q, that it added, was removed"),
+    "what it added lost rows": (P, PQ, state(files={"p": None, "q": "v"}), "q, that it added, was removed"),
+    "what it left is gone": (P, PQ, state(files={"q": None}), "p, that it left"),
+    "what it removed is there again": (PQ, P, PQ, "q, which it removed, was added again"),
+    "and with a vector": (PQ, P, state(files={"p": None, "q": "v"}), "q, which it removed, was added again"),
+    "its vector was replaced": (
+        state(files={"p": None}),
+        state(files={"p": "v"}),
+        state(files={"p": "w"}),
+        "p, that it added",
+    ),
+    "it changed properties": (P, state(files={"p": None}, properties={"a": "1"}), P, "properties were changed by it"),
+    "they were changed since": (P, PQ, state(files={"p": None, "q": None}, properties={"a": "1"}), "changed since"),
+    "it raised the protocol": (P, state(LISTED, files={"p": None}), state(LISTED, files={"p": None}), "protocol"),
+    "it was raised since": (P, PQ, state(LISTED, files={"p": None, "q": None}), "protocol was changed since"),
+    "it was clustered since": (P, PQ, clustered(PQ, "id"), "metadata domains was changed since"),
+    "it was clustered by it": (P, clustered(PQ, "id"), clustered(PQ, "id"), "metadata domains was changed by it"),
+}
+
+
+@pytest.mark.parametrize("case", TAKEN_OUT)
+def test_what_was_made_is_taken_out_where_only_appends_came_later(case: str) -> None:
+    before, made, there, expected = TAKEN_OUT[case]
+    reason = why_not_taken_out(before, made, there)
+    assert reason is None if expected is None else expected in (reason or "")
+    if expected is None:
+        target = taken_out(before, made, there)
+        assert target.files.keys() == before.files.keys() | (there.files.keys() - made.files.keys())
+        assert (target.metadata, target.protocol, target.domains) == (there.metadata, there.protocol, there.domains)

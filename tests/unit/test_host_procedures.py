@@ -221,6 +221,22 @@ def test_a_dry_run_looks_for_files(lived: Client, procedure: str, arguments: dic
     assert (state, gone in message, "Nothing was changed" in message) == ("58P01", True, True)
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_tag_is_not_made_where_data_files_are_gone_unless_that_is_said(lived: Client, inside: bool) -> None:
+    storage = lived.lake().lake.storage
+    [gone] = [each.path for each in storage.walk("default") if "/a-" in each.path and each.path.endswith("/x")]
+    storage.delete(gone)
+    if inside:
+        lived.begin()
+    arguments = {"tag": "eod", "version": 4}
+    state, _, message = lived.refused("call", procedure="create_tag", arguments=arguments, text="")
+    assert (state, gone in message, "check => false" in message) == ("58P01", True, True)
+    assert refused(lived, "create_tag", tag="eod", check=True) == "58P01"
+    assert [row[0] for row in called(lived, "tags")] == ["then"]
+    assert called(lived, "create_tag", **arguments, check=False) == [["eod", 4, None]]
+    assert called(lived, "create_tag", tag="first", version=1) == [["first", 1, None]]
+
+
 def test_a_dry_run_in_a_transaction_leaves_it_as_it_was(lived: Client) -> None:
     """It sees what the transaction did, and COMMIT has nothing of what was planned."""
     lived.begin()

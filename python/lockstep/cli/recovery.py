@@ -35,6 +35,7 @@ from lockstep.errors import InvalidError
 if TYPE_CHECKING:
     from lockstep.catalog import TransactionalCatalog
     from lockstep.recovery.diff import Change
+    from lockstep.recovery.restore import TableRestore
     from lockstep.tables.opened import OpenLake
     from lockstep.tables.restoring import Restored
     from lockstep.tables.transaction import LakeTransaction
@@ -91,6 +92,13 @@ def name_of(text: str) -> Name:
 )
 @click.option("--days", type=int, help="For how many days it is kept; for ever by default.")
 @click.option("--comment", default="", help="What for.")
+@click.option(
+    "--check/--no-check",
+    "check",
+    default=None,
+    help="Look for the data files first, of which each has to be there. By default, those are left out whose table's "
+    "log takes pyarrow to read, where that is not installed; --check is refused there.",
+)
 @dry_run_option
 @json_option
 def tag(
@@ -101,6 +109,7 @@ def tag(
     when: datetime | None,
     days: int | None,
     comment: str,
+    check: bool | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -108,7 +117,7 @@ def tag(
 
     Example: lockstep tag /data/lake eod-2026-03-01 --days 365
     """
-    from lockstep.lake.kept import check_readable
+    from lockstep.exports.tagged import create_tag
     from lockstep.recovery.tags import new_tag
 
     if version is not None and when is not None:
@@ -117,10 +126,8 @@ def tag(
     said = when if version is None else version
     at = None if said is None else catalog.as_of(said).version
     ddl = new_tag(name, version=at, days=days, comment=comment, now=catalog.lake.clock())
-    if at is not None:
-        check_readable(catalog.lake, at)
     with begun(catalog, f"lockstep tag {name}", dry_run=dry_run) as tx:
-        tx.changing().create_tag(ddl)
+        create_tag(catalog.lake, tx, ddl, check=check)
         made = None if dry_run else catalog.commit(tx).version
     named = made if at is None else at
     if as_json:
@@ -272,7 +279,7 @@ def restore(
 @yes_option
 @json_option
 def revert(root: str, version: int, *, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Take back what the database VERSION changed, unless a later one changed the same tables, views or namespaces.
+    """Take back what the database VERSION changed, unless a later one depends on it; what it appended stays.
 
     Example: lockstep revert /data/lake 42 --dry-run
     """
@@ -318,7 +325,7 @@ def _print_restored(
             {
                 f"{verb}_version": done.version,
                 "tables_restored": len(done.tables),
-                "tables": [{"table": str(each.name), "to_version": each.version} for each in done.tables],
+                "tables": [_restored_table(each) for each in done.tables],
                 "changes": done.changes,
                 "database_version": done.database_version,
             }
@@ -333,6 +340,13 @@ def _print_restored(
         click.echo(f"already {verb} {what} {done.version}: nothing was changed, and no database version was made")
     else:
         click.echo(f"{told}, as of database version {done.database_version}")
+
+
+def _restored_table(each: TableRestore) -> dict[str, object]:
+    """Say of a table to which version of its log it went, or, if it keeps what came later, which it loses."""
+    if each.through is None:
+        return {"table": str(each.name), "to_version": each.version}
+    return {"table": str(each.name), "to_version": None, "without_versions": [each.version + 1, each.through]}
 
 
 @click.command()

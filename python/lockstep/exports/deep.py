@@ -20,14 +20,13 @@ from lockstep.delta.actions import bodies
 from lockstep.delta.log import commit_path, log_files, read_published
 from lockstep.errors import CorruptTimelineError, LockstepError, UnavailableError, UnsupportedError
 from lockstep.exports.copying import Stores
-from lockstep.exports.files import Place, places_of
+from lockstep.exports.files import Place, named_in, places_of
 from lockstep.lake.exports import read_exports
 from lockstep.lake.kept import kept_tags
 from lockstep.lake.kept_states import damaged, kept_state, kept_states, snapshot_of, state_path
 from lockstep.lake.verify import KEEPS_FILES, KEEPS_LOGS, Difference, out_of_reach
 from lockstep.storage import Storage
 from lockstep.storage.outside import opener_of, reaches
-from lockstep.storage.urls import url_below
 from lockstep.timeline.clock import Clock, utc_now
 from lockstep.timeline.entry import Name, Table
 from lockstep.timeline.log import Timeline
@@ -97,16 +96,14 @@ def verify_deep(storage: Storage, timeline: Timeline, *, clock: Clock = utc_now)
     for pairs, problems in workers.map(lambda one: _of_one(storage, one), _singles(storage, timeline, clock)):
         note(pairs)
         found += problems
-    in_reach = [place for place in needs if reaches(storage, _named(place, storage))]
+    in_reach = [place for place in needs if reaches(storage, named_in(place, storage.url))]
     for place in needs.keys() - in_reach:
-        found += [_difference("out of reach", each, _named(place, storage), "") for each in needs[place].values()]
+        found += [_difference("out of reach", each, named_in(place, storage.url), "") for each in needs[place].values()]
     for place in Stores(storage, opener_of(storage)).missing(in_reach, workers):
-        found += [_difference("lost", each, _named(place, storage), KEEPS_FILES) for each in needs[place].values()]
+        found += [
+            _difference("lost", each, named_in(place, storage.url), KEEPS_FILES) for each in needs[place].values()
+        ]
     return [*found, *_damaged_copies(storage, timeline)]
-
-
-def _named(place: Place, storage: Storage) -> str:
-    return place.path if place.root == storage.url else url_below(place.root, place.path)
 
 
 def _difference(problem: str, wanted: Wanted, path: str, prevented_by: str) -> Difference:

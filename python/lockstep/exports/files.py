@@ -113,6 +113,11 @@ def in_table(path: str, root: str) -> Place:
     return Place(folder, name)
 
 
+def named_in(place: Place, root: str) -> str:
+    """Return how a lake names what is at a place: below its root, or by a whole URL; what `in_table` reads."""
+    return place.path if place.root == root else url_below(place.root, place.path)
+
+
 def _no_file(path: str) -> CorruptTimelineError:
     return CorruptTimelineError(f"a table's log names {path!r}: expected the URI of a file")
 

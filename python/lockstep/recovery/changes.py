@@ -11,11 +11,12 @@ call a table unchanged that they have written.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from msgspec import structs
 
 from lockstep.adoption.adopt import check_held, hold
-from lockstep.delta.log import commit_path, was_published
+from lockstep.delta.log import commit_path, parsed, was_published
 from lockstep.delta.publish import contents
 from lockstep.errors import ForeignCommitError, InvalidError, MissingFilesError, UndefinedError
 from lockstep.lake import snapshots
@@ -23,7 +24,7 @@ from lockstep.lake.known_commits import is_of
 from lockstep.lake.lake import Lake
 from lockstep.recovery.dropped import find_dropped, last_state, last_states
 from lockstep.recovery.restore import Selection, TableRestore, gone, restore
-from lockstep.recovery.revert import check_revertible, check_untouched, touched_by
+from lockstep.recovery.revert import LaterWrite, check_untouched, later_writes, refused, touched_by, why_no_append
 from lockstep.timeline.database import NOT_INDEXED, Database
 from lockstep.timeline.entry import Entry, Name, Table, folded
 from lockstep.timeline.settlements import refusal, successors
@@ -125,15 +126,19 @@ def _by_newer_ids(lake: Lake, tx: Transaction, then: Database, selection: Select
     return structs.replace(then, tables={**then.tables, **newer}, index=NOT_INDEXED) if newer else then
 
 
-def revert(lake: Lake, tx: Transaction, version: int, *, dry_run: bool = False) -> list[TableRestore]:
+def revert(
+    lake: Lake, tx: Transaction, version: int, *, beside: bool = False, dry_run: bool = False
+) -> list[TableRestore]:
     """Take back what one database version changed, in a transaction; see `lockstep.recovery.revert`.
 
     Args:
+        beside: whether a table to which later versions only appended can keep that (`TableRestore.through`), which
+            Delta's own RESTORE cannot do.
         dry_run: see `restore_to`.
 
     Raises:
-        InvalidError: a later version changed some of it too, or this transaction did; or there is no such version, or
-            it is newer than the transaction's snapshot.
+        InvalidError: a later version depends on some of it, or this transaction changed it; or there is no such
+            version, or it is newer than the transaction's snapshot.
         LockstepError: see `restore`, `Transaction.changing` and `Known`.
     """
     if not 0 <= version <= tx.base.version:
@@ -146,8 +151,36 @@ def revert(lake: Lake, tx: Transaction, version: int, *, dry_run: bool = False) 
     touched = touched_by(entry)
     check_untouched(touched, tx)
     _look(lake, tx, touched.ids)
-    check_revertible(entry, lake.timeline.scan(version, tx.base.version))
-    return _restore(lake, tx, lake.timeline.at(version - 1), touched, dry_run=dry_run)
+    before, made = lake.timeline.at(version - 1), lake.timeline.at(version)
+    went_on = later_writes(entry, lake.timeline.scan(version, tx.base.version), beside=beside)
+    restores = []
+    for id_, writes in went_on.items():
+        old, new, now = before.table_by_id(id_), made.table_by_id(id_), tx.names.table_by_id(id_)
+        assert old is not None, "it was not made"
+        assert new is not None, "nor dropped"
+        assert now is not None, "nor dropped since"
+        _check_appended(lake, entry, new, writes)
+        restores.append(TableRestore(now.name, old.version, through=new.version))
+    rest = replace(touched, ids=touched.ids - went_on.keys())
+    return [*restores, *_restore(lake, tx, before, rest, dry_run=dry_run)]
+
+
+def _check_appended(lake: Lake, entry: Entry, table: Table, writes: list[LaterWrite]) -> None:
+    """Raise InvalidError unless later versions only appended to a table, and had read none of it.
+
+    Args:
+        entry: what is to be taken back; `table` as it left it.
+    """
+    for later in writes:
+        other, write = later.entry, later.write
+        for version in range(write.from_version + 1, write.to_version + 1):
+            path = commit_path(write.location, version)
+            if (data := lake.storage.get(path)) is None:
+                raise refused(entry, other, f"changed table {write.name} after it, and {path} is gone, which says how")
+            if (why := why_no_append(parsed(path, data), is_external=other.kind == "external")) is not None:
+                raise refused(entry, other, f"changed table {write.name} after it: it {why}")
+        if later.has_read(table.version):
+            raise refused(entry, other, f"changed table {write.name} after it: it appended to rows that it had read")
 
 
 def _look(lake: Lake, tx: Transaction, ids: Collection[str]) -> None:

@@ -59,10 +59,16 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class TableRestore:
-    """A table whose log is to be restored: its name as it is now, and the version of its log that it had."""
+    """A table whose log is to be restored: its name as it is now, and the version of its log that it had.
+
+    Attributes:
+        through: None if it becomes what it was at `version`. Else it loses only what it became from there to this
+            version, and keeps what was appended behind it.
+    """
 
     name: Name
     version: int
+    through: int | None = None
 
 
 def gone(names: Names, then: Database, selection: Selection) -> list[Table]:

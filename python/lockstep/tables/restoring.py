@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import Action, bodies
-from lockstep.delta.combine.going_back import going_back, restored, why_not_restored
+from lockstep.delta.combine.going_back import going_back, restored, taken_out, why_not_restored, why_not_taken_out
 from lockstep.delta.counts import counts
 from lockstep.delta.snapshot import Snapshot
 from lockstep.errors import InvalidError, UnsupportedError
@@ -40,7 +40,8 @@ class Restored:
 
     Attributes:
         version: the database version that was restored or reverted.
-        tables: the tables whose logs were restored, and to which table version.
+        tables: the tables whose logs were restored, and to which table version; of one that keeps what came later,
+            which versions it loses, see `TableRestore`.
         changes: everything that the transaction changed, as `lockstep diff` shows it.
         database_version: the version that it made; None if it changed nothing, or is not committed.
     """
@@ -117,13 +118,15 @@ def restore(scope: Scope, when: int | datetime | str, selection: Selection, *, d
 
 
 def revert(scope: Scope, version: int, *, dry_run: bool = False) -> Restored:
-    """Take back what one database version changed, in a transaction, unless a later one changed it too.
+    """Take back what one database version changed, in a transaction, unless a later one depends on it.
+
+    A table to which later ones only appended keeps what they appended.
 
     Raises:
-        InvalidError: a later version did, or this transaction; or there is no such version.
+        InvalidError: a later version does, or this transaction changed it; or there is no such version.
         LockstepError: as `restore`.
     """
-    decide = partial(take_back, scope.catalog.lake, scope.tx, version)
+    decide = partial(take_back, scope.catalog.lake, scope.tx, version, beside=True)
     return _carry_out(scope, version, f"revert database version {version}", decide, dry_run=dry_run)
 
 
@@ -195,7 +198,7 @@ def _plan(scope: Scope, restore: TableRestore, table: Table, text: str) -> _Plan
     """
     tx, states = scope.tx, scope.states
     name, there = str(table.name), states.snapshot(tx, table)
-    wanted = snapshot_then(scope.catalog.lake, restore, table)
+    wanted = _wanted(scope, restore, table, there, text)
     only_appends = there.files.keys() <= wanted.files.keys()
     before = layout_of(name, there.protocol, there.metadata, there.domains)
     before.check_restorable()
@@ -215,10 +218,36 @@ def _plan(scope: Scope, restore: TableRestore, table: Table, text: str) -> _Plan
     return _Planned(
         table=table,
         actions=[*said, *(action for action in actions if "metaData" not in action)],
-        operation=Operation("RESTORE", text, {"version": str(restore.version)}, _metrics(actions, wanted)),
+        operation=_operation(restore, text, _metrics(actions, wanted)),
         after_ms=states.commit_time(tx, table) if after.has_commit_times else None,
         wanted=wanted,
     )
+
+
+def _wanted(scope: Scope, restore: TableRestore, table: Table, there: Snapshot, text: str) -> Snapshot:
+    """Return what a table is to be, which is at `there` now.
+
+    Raises:
+        InvalidError: it went on, and not by appends alone.
+        LockstepError: see `snapshot_then`.
+    """
+    wanted = snapshot_then(scope.catalog.lake, restore, table)
+    if restore.through is None:
+        return wanted
+    made = snapshot_then(scope.catalog.lake, replace(restore, version=restore.through), table)
+    if (reason := why_not_taken_out(wanted, made, there)) is not None:
+        raise InvalidError(
+            f"cannot {text}: table {table.name} was written since, and {reason}. Nothing was changed. Revert the later "
+            "versions first, newest first, or restore the table to the version before"
+        )
+    return taken_out(wanted, made, there)
+
+
+def _operation(restore: TableRestore, text: str, metrics: dict[str, int]) -> Operation:
+    if restore.through is None:
+        return Operation("RESTORE", text, {"version": str(restore.version)}, metrics)
+    through = {"afterVersion": str(restore.version), "throughVersion": str(restore.through)}
+    return Operation("REVERT", text, through, metrics)
 
 
 def _metrics(actions: list[Action], wanted: Snapshot) -> dict[str, int]:

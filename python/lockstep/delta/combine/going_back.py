@@ -6,12 +6,13 @@ So whoever finds the same files added twice has them once.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from lockstep.delta.actions import CLUSTERING, ROW_TRACKING, Action, row_id_mark
+from lockstep.delta.actions import CLUSTERING, ROW_TRACKING, Action, LogicalFile, row_id_mark
 from lockstep.delta.combine.evolution import supported
 from lockstep.delta.snapshot import Snapshot
 
@@ -92,6 +93,48 @@ def restored(wanted: Snapshot, there: Snapshot) -> Snapshot:
         transactions=there.transactions,
         domains=there.domains,
     )
+
+
+def why_not_taken_out(before: Snapshot, made: Snapshot, there: Snapshot) -> str | None:
+    """Return why a table at `there` cannot lose what it became from `before` to `made`; None if it can.
+
+    What came behind `made` is to stay. So it may only have added files, by the same columns, properties and features.
+    """
+    for older, newer, when in ((before, made, "by it"), (made, there, "since")):
+        if said(older.protocol) != said(newer.protocol):
+            return f"its protocol was changed {when}"
+        if said(older.metadata) != said(newer.metadata):
+            return f"its columns or properties were changed {when}"
+        if _features_domains(older) != _features_domains(newer):
+            return f"what its features keep in metadata domains was changed {when}"
+    if lost := made.files.keys() - there.files.keys():
+        added = lost - before.files.keys()
+        what = "that it added" if added else "that it left as it was"
+        return f"{_first(added or lost)}, {what}, was removed since, or rows of it"
+    removed = before.files.keys() - made.files.keys()
+    if again := {path for path, _ in removed} & {path for path, _ in there.files.keys() - made.files.keys()}:
+        return f"{min(again)}, which it removed, was added again since"
+    return None
+
+
+def taken_out(before: Snapshot, made: Snapshot, there: Snapshot) -> Snapshot:
+    """Return a table at `there` without what it became from `before` to `made`, see `why_not_taken_out`."""
+    added = made.files.keys() - before.files.keys()
+    kept = {file: add for file, add in there.files.items() if file not in added}
+    return replace(there, files=kept | {file: add for file, add in before.files.items() if file not in made.files})
+
+
+def _features_domains(snapshot: Snapshot) -> dict[str, Any]:
+    """Return what of metadata domains says more than how many row ids were given out."""
+    return {
+        name: domain.get("configuration")
+        for name, domain in snapshot.domains.items()
+        if name != ROW_TRACKING and not domain.get("removed")
+    }
+
+
+def _first(files: Collection[LogicalFile]) -> str:
+    return min(path for path, _ in files)
 
 
 def said(body: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from msgspec import structs
 
 from lockstep.commit.records import OpenRecord, abort, look_at_abort, with_own
 from lockstep.errors import InvalidError, NoTransactionError, UndefinedError
-from lockstep.lake.kept import check_readable
+from lockstep.exports.tagged import create_tag
 from lockstep.recovery.tags import new_tag
 from lockstep.spark.host import upkeep
 from lockstep.spark.host.adoption_procedures import ADOPTION_PROCEDURES
@@ -132,9 +133,9 @@ class ProcedureRequests(Requests):
             comment=str(given.get("comment") or ""),
             now=house.catalog.lake.clock(),
         )
-        if ddl.version is not None:
-            check_readable(house.catalog.lake, ddl.version)
-        made = self._change(session, request, lambda tx: tx.changing().create_tag(ddl), request.text)
+        check = given.get("check")
+        make = partial(create_tag, house.catalog.lake, ddl=ddl, check=check if isinstance(check, bool) else None)
+        made = self._change(session, request, make, request.text)
         return answer_of([[name, made if ddl.version is None else ddl.version, micros(ddl.retain_until)]])
 
     def drop_tag(self, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
@@ -312,6 +313,7 @@ PROCEDURES: Mapping[str, Procedure] = {
             "retain_days": "int",
             "comment": "string",
             "if_not_exists": "boolean",
+            "check": "boolean",
         },
         required=1,
         columns={"tag": "string", "database_version": "bigint", "retain_until": "timestamp"},
