@@ -15,6 +15,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from lockstep.catalog import TransactionalCatalog
+from lockstep.delta.actions import TRANSACTION_PARAMETER
 from lockstep.delta.log import LOG
 from lockstep.delta.snapshot import read_snapshot
 from lockstep.lake.verify import verify
@@ -224,6 +225,6 @@ def _doubled(folder: Path) -> list[str]:
     for commit in (folder / LOG).glob("*.json"):
         for line in commit.read_text(encoding="utf-8").splitlines():
             info = json.loads(line).get("commitInfo") or {}
-            if id := info.get("lockstepTransaction"):
+            if id := (info.get("operationParameters") or {}).get(TRANSACTION_PARAMETER):
                 ids[str(id)] += 1
     return [f"{folder.name} has transaction {id} {count} times" for id, count in ids.items() if count > 1]

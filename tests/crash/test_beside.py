@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyarrow import parquet
 
-from lockstep.delta.log import commit_path
+import lockstep
+from lockstep.delta.log import LOG, commit_path
 from lockstep.recovery.settle import Side
 from lockstep.storage.outside import open_reaching
 from tests.beside.journal import OWN
@@ -86,6 +88,19 @@ def _files(table: DeltaTable) -> list[tuple[str, str]]:
     """Return the files of a table of one row each, with the rows' ids."""
     names = [uri.rpartition("/")[2] for uri in table.file_uris()]
     return [(name, parquet.read_table(f"{table.table_uri}/{name}")["id"][0].as_py()) for name in names]
+
+
+def test_the_judge_sees_a_transaction_that_a_log_has_twice(tmp_path: Path) -> None:
+    root, warehouse = tmp_path / "lake", tmp_path / "warehouse"
+    make_tables(root, warehouse, TABLES)
+    with lockstep.open(str(root)).transaction() as tx:
+        for table in TABLES:
+            tx[f"default.{table}"].append(row("x"))
+    said = {"x": Said([*TABLES], answer="done")}
+    assert judge(root, warehouse, (*TABLES, OWN), said).wrong == []
+    log = warehouse / "a" / LOG
+    shutil.copy(log / f"{1:020d}.json", log / f"{2:020d}.json")  # as if it had been published once more
+    assert f"a has transaction {tx.id} 2 times" in judge(root, warehouse, (*TABLES, OWN), said).wrong
 
 
 @pytest.mark.parametrize(("base", "wrong"), [(2, False), (1, True), (0, True)])
