@@ -1,7 +1,8 @@
 """The journal of a writer: a line before each operation, and one for its answer.
 
 Where the second is missing, the writer was killed, and nobody was told anything. What all writers say of their rows is
-here, too: a row has its `id`, which nobody else writes, and in `was` the id of the row whose place it took, if any.
+here, too: a row has its `id`, which nobody else writes, and in `was` the id of the row whose place it took, if any. A
+property or a column that is set of a table counts as a row.
 """
 
 from __future__ import annotations
@@ -12,14 +13,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-SHARED = ("a", "b")
+SHARED = ("a", "b", "e")
 """The tables that every kind of writer writes."""
 
 TRACKED = ("c", "d")
-"""Those with row tracking and a change feed, which delta-rs does not write."""
+"""Those with row tracking and a change feed, of which delta-rs writes no more than checkpoints."""
+
+VECTORS = ("d", "e")
+"""Those with deletion vectors: rows go by these, but where delta-rs writes the rest of a file anew."""
 
 OWN = "own"
 """The one that the lake has made itself, whose files upkeep deletes; only writers through Lockstep know it."""
+
+MADE = "made"
+"""What the names of tables begin with that writers of the Python API make, rename and drop. They count as one table:
+each has one row, whose id its name ends in."""
+
+SET = "beside"
+"""What the names of properties and columns begin with that writers set; they end in the id of who did."""
 
 STOPPED = ".stopped"
 """What the name of a file beside a table's folder ends in while its plain writers are asked to stand still."""

@@ -1,4 +1,7 @@
-"""What must hold of tables that several kinds of writers have written: read by delta-rs, by nothing of Lockstep's."""
+"""What must hold of tables that several kinds of writers have written.
+
+They are read by delta-rs. What Lockstep reads is only compared with that.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,23 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
+import lockstep
 from lockstep.catalog import TransactionalCatalog
+from lockstep.delta.actions import TRANSACTION_PARAMETER
 from lockstep.delta.log import LOG
 from lockstep.delta.snapshot import read_snapshot
 from lockstep.lake.verify import verify
 from lockstep.timeline.entry import Name
-from tests.beside.journal import TRACKED
+from tests.beside.journal import MADE, TRACKED
+from tests.beside.person import Decision
 from tests.beside.row_ids import doubled_row_ids, wrong_row_ids
+from tests.beside.rows import Rows, counted, gone_of, rows_of, set_of
 from tests.support.lakes import named
 
 
@@ -53,6 +61,8 @@ class Verdict:
         kinds: how often each operation of each kind of writer had which answer.
         reasons: why they were refused, or unknown, without the names and numbers.
         decided: by table, how many rows a person had to decide about.
+        settled: how often a person kept which side, by which way.
+        kills: how often a writer of each kind was killed.
     """
 
     wrong: list[str] = field(default_factory=list)
@@ -60,6 +70,8 @@ class Verdict:
     kinds: Counter[tuple[str, str | None]] = field(default_factory=Counter)
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
     decided: dict[str, int] = field(default_factory=dict)
+    settled: Counter[Decision] = field(default_factory=Counter)
+    kills: Counter[str] = field(default_factory=Counter)
 
 
 def read(journals: Iterable[Path]) -> dict[str, Said]:
@@ -96,22 +108,30 @@ def judge(
     verdict.decided = {table: len(rows) for table, rows in (decided or {}).items()}
     catalog = TransactionalCatalog.open(str(root))
     names = {table: named(table) for table in tables}
-    database = catalog.database(names.values())
-    rows: dict[str, Counter[tuple[str, str | None]]] = {}
-    for table, name in names.items():
+    made = {name.table: name for name in catalog.timeline.head.tables if name.table.startswith(f"{MADE}-")}
+    database = catalog.database([*names.values(), *made.values()])
+    rows: dict[str, Rows] = {MADE: Counter()}
+    for table, name in (names | made).items():
         folder = _folder(root, warehouse, database.tables[name].location, table)
         found = DeltaTable(str(folder))
-        rows[table] = _rows(found.to_pyarrow_table())
+        content = rows_of(found)
         if database.tables[name].version != found.version():
             verdict.wrong.append(
                 f"{table}: the timeline has {database.tables[name].version}, the log {found.version()}"
             )
         verdict.wrong += _doubled(folder)
         verdict.wrong += _other_files(catalog, name, found)
+        verdict.wrong += _other_rows(root, name, content)
         if table in TRACKED:
             verdict.wrong += doubled_row_ids(folder)
-            verdict.wrong += wrong_row_ids(folder, {Path(unquote(uri)).name for uri in found.file_uris()})
-            verdict.wrong += wrong_feed(found, rows[table], table)
+            live = {Path(unquote(uri)).name for uri in found.file_uris()}
+            verdict.wrong += wrong_row_ids(folder, live, gone_of(found))
+            verdict.wrong += wrong_feed(found, content, table)
+        if table in made:
+            rows[MADE] += content
+            verdict.wrong += _wrong_name(table, content)
+        else:
+            rows[table] = content + set_of(found)
     verdict.wrong += [f"verify: {each}" for each in verify(catalog.lake.storage, catalog.timeline).differences]
     _judge_rows(verdict, rows, said, _in_doubt(said, decided or {}))
     return verdict
@@ -126,8 +146,10 @@ def _folder(root: Path, warehouse: Path, location: str, table: str) -> Path:
     return warehouse / table if "://" in location else root / location
 
 
-def _rows(found: pa.Table) -> Counter[tuple[str, str | None]]:
-    return Counter(zip(found["id"].to_pylist(), found["was"].to_pylist(), strict=True))
+def _wrong_name(table: str, content: Rows) -> list[str]:
+    """Return what a table that a writer made has other than the row that its name says."""
+    right = [id for id, _ in content.elements()] == [table.removeprefix(f"{MADE}-")]
+    return [] if right else [f"{table} has {content}, which its name does not say"]
 
 
 def _in_doubt(said: dict[str, Said], decided: Mapping[str, AbstractSet[str]]) -> set[tuple[str, str]]:
@@ -151,7 +173,7 @@ def _in_doubt(said: dict[str, Said], decided: Mapping[str, AbstractSet[str]]) ->
 
 def _judge_rows(
     verdict: Verdict,
-    rows: dict[str, Counter[tuple[str, str | None]]],
+    rows: Mapping[str, Rows],
     said: dict[str, Said],
     doubtful: AbstractSet[tuple[str, str]],
 ) -> None:
@@ -188,7 +210,7 @@ def _allowed(each: Said, taker: Said | None) -> set[int]:
     return {0, 1}
 
 
-def _by_id(rows: Counter[tuple[str, str | None]]) -> Counter[str]:
+def _by_id(rows: Rows) -> Counter[str]:
     counts: Counter[str] = Counter()
     for (id, _), count in rows.items():
         counts[id] += count
@@ -196,18 +218,34 @@ def _by_id(rows: Counter[tuple[str, str | None]]) -> Counter[str]:
 
 
 def _other_files(catalog: TransactionalCatalog, name: Name, found: DeltaTable) -> list[str]:
-    """Return what Lockstep's replay of a log has that delta-rs has not, or the other way round."""
+    """Return what Lockstep's replay of a log has that delta-rs has not, or the other way round.
+
+    A file of which another deletion vector holds is another one.
+    """
     table = catalog.database([name]).tables[name]
-    ours = {path for path, _ in read_snapshot(catalog.lake.storage, table.location, found.version()).files}
-    theirs = {Path(uri).name for uri in found.file_uris()}
-    ours = {path.rpartition("/")[2] for path in ours}
+    files = read_snapshot(catalog.lake.storage, table.location, found.version()).files
+    ours = {(path.rpartition("/")[2], _cardinality(add)) for (path, _), add in files.items()}
+    gone = gone_of(found)
+    theirs = {(file, len(gone.get(file, ()))) for file in (Path(uri).name for uri in found.file_uris())}
     return [f"{name}: two replays differ in {sorted(ours ^ theirs)[:5]}"] if ours != theirs else []
 
 
-def wrong_feed(found: DeltaTable, rows: Counter[tuple[str, str | None]], table: str) -> list[str]:
+def _cardinality(add: Mapping[str, Any]) -> int:
+    return int((add.get("deletionVector") or {}).get("cardinality", 0))
+
+
+def _other_rows(root: Path, name: Name, content: Rows) -> list[str]:
+    """Return what Lockstep reads of a table that delta-rs does not, or the other way round."""
+    with lockstep.open(str(root)).transaction() as tx:
+        ours = counted(tx[name].to_arrow(["id", "was"]))
+    differ = [row for row in ours.keys() | content.keys() if ours[row] != content[row]]
+    return [f"{name}: two readers differ in {sorted(differ, key=str)[:5]}"] if differ else []
+
+
+def wrong_feed(found: DeltaTable, rows: Rows, table: str) -> list[str]:
     """Return what the change feed of all versions does not add up to."""
     feed = pa.table(found.load_cdf(starting_version=1).read_all())
-    total: Counter[tuple[str, str | None]] = Counter()
+    total: Rows = Counter()
     changed = zip(feed["id"].to_pylist(), feed["was"].to_pylist(), feed["_change_type"].to_pylist(), strict=True)
     for id, was, change in changed:
         total[id, was] += 1 if change in ("insert", "update_postimage") else -1
@@ -224,6 +262,6 @@ def _doubled(folder: Path) -> list[str]:
     for commit in (folder / LOG).glob("*.json"):
         for line in commit.read_text(encoding="utf-8").splitlines():
             info = json.loads(line).get("commitInfo") or {}
-            if id := info.get("lockstepTransaction"):
+            if id := (info.get("operationParameters") or {}).get(TRANSACTION_PARAMETER):
                 ids[str(id)] += 1
     return [f"{folder.name} has transaction {id} {count} times" for id, count in ids.items() if count > 1]

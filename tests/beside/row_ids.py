@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
@@ -31,20 +33,25 @@ def doubled_row_ids(folder: Path) -> list[str]:
     ]
 
 
-def wrong_row_ids(folder: Path, live: AbstractSet[str]) -> list[str]:
+def wrong_row_ids(
+    folder: Path, live: AbstractSet[str], gone: Mapping[str, AbstractSet[int]] = MappingProxyType({})
+) -> list[str]:
     """Return the rows of a table that share an id, and those that had another one in an older version.
 
     Args:
         live: the names of the files that it has now.
+        gone: by the names of files the rows, counted from 0, that deletion vectors say are gone.
     """
     first: dict[str, int] = {}
     holders: dict[int, str] = {}
     wrong = []
     for path, add in _added(folder).items():
-        for row, id in _ids(folder / unquote(path), add["baseRowId"]):
+        name = Path(unquote(path)).name
+        for place, (row, id) in enumerate(_ids(folder / unquote(path), add["baseRowId"])):
             if first.setdefault(row, id) != id:
                 wrong.append(f"{folder.name}: row {row} has had the ids {first[row]} and {id}, the latter in {path}")
-            if Path(unquote(path)).name in live and holders.setdefault(id, row) != row:
+            is_there = name in live and place not in gone.get(name, ())
+            if is_there and holders.setdefault(id, row) != row:
                 wrong.append(f"{folder.name}: rows {row} and {holders[id]} share the id {id}")
     return wrong
 

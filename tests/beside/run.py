@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle
@@ -22,13 +23,14 @@ import lockstep
 from lockstep.adoption.adopt import Wanted, adopt, look
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import render
-from tests.beside.journal import OWN, SHARED, TRACKED
+from lockstep.delta.log import LOG
+from tests.beside.journal import OWN, SHARED, TRACKED, VECTORS
 from tests.beside.judging import Verdict, judge, read
-from tests.beside.person import Person, decided
+from tests.beside.person import DECISIONS, Person, decided, settled
 from tests.beside.row_ids import MATERIALIZED
+from tests.beside.rows import SCHEMA, row
 from tests.beside.spark_writer import ROOT
-from tests.beside.writer import SCHEMA, SHORT, row
-from tests.support.diverged import SIDES
+from tests.beside.writer import SHORT
 from tests.support.lakes import named
 
 KINDS = ("lockstep", "python", "python", "upkeep", "delta-rs", "delta-rs")
@@ -36,6 +38,9 @@ SPARK_KINDS = ("spark", "plain-spark")
 BESIDE_SPARK = ("lockstep", "python", "upkeep", "delta-rs")
 PAUSE_SECONDS = 0.5
 """So long these wait after each operation, or Spark, which is slower, would lose every race."""
+
+PAUSES = {"delta-rs": 0.4, "lockstep": 0.4}
+"""So long these do without Spark, or the Python API, which has more to do for each write, would lose most."""
 
 PERSON_SECONDS = 1.0
 """So often a person looks whether something is to be decided."""
@@ -57,17 +62,21 @@ class Round:
         end: when it is over, by the monotonic clock.
         chance: says who is killed, and when.
         killed: how many of the writers are killed, of 1; another takes the place of each.
-        pause: how many seconds those without Spark wait after each operation.
+        pauses: how many seconds those of each kind without Spark wait after each operation.
+        adds_columns: whether those without Spark add columns.
         person: who decides where a plain writer's commit and Lockstep's cannot both stay.
+        kills: how often a writer of each kind was killed.
     """
 
     folder: Path
     end: float
     seed: int
     killed: float
-    pause: float
+    pauses: Mapping[str, float]
+    adds_columns: bool
     chance: random.Random
     person: Person
+    kills: Counter[str] = field(default_factory=Counter)
     journals: list[Path] = field(default_factory=list)
     running: list[tuple[subprocess.Popen[bytes], str, float | None]] = field(default_factory=list)
 
@@ -82,7 +91,9 @@ class Round:
             settings = json.dumps(spark_settings(kind, root, self.folder / f"{number}.spark"))
             arguments = ["tests.beside.spark_writer", kind, warehouse, str(journal), name, left, settings]
         else:
-            arguments = ["tests.beside.writer", kind, root, warehouse, str(journal), name, left, str(self.pause)]
+            columns = str(self.adds_columns)
+            arguments = [kind, root, warehouse, str(journal), name, left, str(self.pauses.get(kind, 0)), columns]
+            arguments.insert(0, "tests.beside.writer")
         with self._output(kind, number) as output:
             # A group of its own, so that a kill takes Spark's Java with it.
             process = subprocess.Popen(
@@ -117,6 +128,7 @@ class Round:
             elif dies is not None and time.monotonic() > dies:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+                self.kills[kind] += 1
                 self._replace(kind)
             else:
                 self.running.append((process, kind, dies))
@@ -164,12 +176,12 @@ def run(
         kinds: which writers there are, one for each time that a kind is named; by default some of all.
     """
     root, warehouse, journal = folder / "lake", folder / "warehouse", folder / "person"
-    tables = (*SHARED, *TRACKED) if spark else SHARED
+    tables = (*SHARED, *TRACKED)
     make_tables(root, warehouse, tables)
     chance = random.Random(seed)
-    person = Person(root, warehouse, tables, journal, cycle(SIDES))
-    pause = PAUSE_SECONDS if spark else 0
-    going = Round(folder, time.monotonic() + seconds, seed, killed, pause, chance, person)
+    person = Person(root, warehouse, tables, journal, cycle(DECISIONS))
+    pauses = dict.fromkeys(KINDS, PAUSE_SECONDS) if spark else PAUSES
+    going = Round(folder, time.monotonic() + seconds, seed, killed, pauses, not spark, chance, person)
     for kind in kinds or ((*BESIDE_SPARK, *SPARK_KINDS) if spark else KINDS):
         going.start(kind)
     try:
@@ -178,7 +190,9 @@ def run(
         going.kill_all()
     person.look()
     said = read(each for each in going.journals if each.exists())
-    return judge(root, warehouse, (*tables, OWN), said, decided(journal))
+    verdict = judge(root, warehouse, (*tables, OWN), said, decided(journal))
+    verdict.kills, verdict.settled = going.kills, settled(journal)
+    return verdict
 
 
 def make_tables(root: Path, warehouse: Path, tables: Sequence[str]) -> None:
@@ -186,8 +200,7 @@ def make_tables(root: Path, warehouse: Path, tables: Sequence[str]) -> None:
     catalog = TransactionalCatalog.open(str(root), create=True)
     for table in tables:
         write_deltalake(str(warehouse / table), row(f"first-{table}").slice(0, 0))
-        if table in TRACKED:
-            _track(warehouse / table)
+        _give_features(warehouse / table, table)
     tx = catalog.begin()
     wanted = [Wanted(named(table), str(warehouse / table)) for table in tables]
     adopt(catalog.lake, tx, look(catalog.lake, tx.names, wanted))
@@ -196,21 +209,29 @@ def make_tables(root: Path, warehouse: Path, tables: Sequence[str]) -> None:
         made.create(f"default.{OWN}", SCHEMA, properties=SOON)
 
 
-def _track(folder: Path) -> None:
-    """Give an empty table row tracking and a change feed, as Delta does."""
-    log = folder / "_delta_log"
+def _give_features(folder: Path, table: str) -> None:
+    """Give an empty table row tracking and a change feed, deletion vectors, or all of that, as Delta does."""
+    log = folder / LOG
     first = [json.loads(line) for line in (log / f"{0:020d}.json").read_text(encoding="utf-8").splitlines()]
     [metadata] = [action["metaData"] for action in first if "metaData" in action]
-    features = ["appendOnly", "invariants", "changeDataFeed", "domainMetadata", "rowTracking"]
-    metadata["configuration"] |= {
-        "delta.enableChangeDataFeed": "true",
-        "delta.enableRowTracking": "true",
-        "delta.rowTracking.materializedRowIdColumnName": MATERIALIZED,
-        "delta.rowTracking.materializedRowCommitVersionColumnName": "_row-commit-version-col",
-    }
+    protocol: dict[str, object] = {"minReaderVersion": 1, "minWriterVersion": 7}
+    features = ["appendOnly", "invariants"]
+    if table in TRACKED:
+        features += ["changeDataFeed", "domainMetadata", "rowTracking"]
+        metadata["configuration"] |= {
+            "delta.enableChangeDataFeed": "true",
+            "delta.enableRowTracking": "true",
+            "delta.rowTracking.materializedRowIdColumnName": MATERIALIZED,
+            "delta.rowTracking.materializedRowCommitVersionColumnName": "_row-commit-version-col",
+        }
+    if table in VECTORS:
+        features.append("deletionVectors")
+        protocol |= {"minReaderVersion": 3, "readerFeatures": ["deletionVectors"]}
+        metadata["configuration"] |= {"delta.enableDeletionVectors": "true"}
     second = [
         {"commitInfo": {"operation": "SET TBLPROPERTIES", "timestamp": 0}},
-        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}},
+        {"protocol": {**protocol, "writerFeatures": features}},
         {"metaData": metadata},
     ]
-    (log / f"{1:020d}.json").write_bytes(render(second))
+    if table in (*TRACKED, *VECTORS):
+        (log / f"{1:020d}.json").write_bytes(render(second))

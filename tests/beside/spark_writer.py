@@ -45,7 +45,7 @@ def statement(kind: str, table: str, id: str, taken: str | None) -> str:
         return f"MERGE INTO {table} AS t USING (SELECT {rows}) AS s ON t.id = s.was {then}"
     if kind == "merge anew":
         rows = f"VALUES ('{taken}', NULL), ('{id}', '{taken}') AS v(id, was)"
-        then = "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *"
+        then = "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id, was) VALUES (s.id, s.was)"
         return f"MERGE INTO {table} AS t USING (SELECT * FROM {rows}) AS s ON t.id = s.id {then}"
     assert kind == "optimize", kind
     return f"OPTIMIZE {table}"

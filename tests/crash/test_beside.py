@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -12,24 +13,27 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyarrow import parquet
 
-from lockstep.delta.log import commit_path
-from lockstep.recovery.settle import Side
+import lockstep
+from lockstep.delta.log import LOG, commit_path
 from lockstep.storage.outside import open_reaching
-from tests.beside.journal import OWN
+from lockstep.tables.opened import OpenLake
+from tests.beside.journal import MADE, OWN, SHARED, TRACKED, VECTORS
 from tests.beside.judging import Said, judge, read, wrong_feed
-from tests.beside.person import Person, decided
+from tests.beside.person import DECISIONS, WAYS, Decision, Person, Way, decided, settled
 from tests.beside.row_ids import MATERIALIZED, doubled_row_ids, wrong_row_ids
+from tests.beside.rows import SCHEMA, column_of, property_of, row, rows_of
 from tests.beside.run import make_tables, run
-from tests.beside.writer import TABLES, row
-from tests.support.diverged import SIDES
+from tests.beside.writer import TABLES
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, location, open_catalog, remove, stage
 
+ALL = (*SHARED, *TRACKED)
+
 
 def test_each_acknowledged_write_is_there_once_and_each_transaction_whole(tmp_path: Path) -> None:
-    verdict = run(tmp_path, seconds=4, seed=7)
+    verdict = run(tmp_path, seconds=6, seed=7)
     assert not verdict.wrong
-    assert verdict.answers["done"] > 10
+    assert verdict.answers["done"] > 5
     # The judge sees what would be wrong: a write that is lost, one that is there though it was refused, half of one.
     said, disputed = read(tmp_path.glob("*.journal")), decided(tmp_path / "person")
     kept = next(id for id, each in said.items() if _stands_alone(said, id) and not _is_disputed(id, disputed))
@@ -38,7 +42,7 @@ def test_each_acknowledged_write_is_there_once_and_each_transaction_whole(tmp_pa
         "lost": Said([*TABLES], answer="done"),
         kept: Said(said[kept].tables, answer="refused"),
     }
-    found = judge(tmp_path / "lake", tmp_path / "warehouse", (*TABLES, OWN), wrong, disputed).wrong
+    found = judge(tmp_path / "lake", tmp_path / "warehouse", (*ALL, OWN), wrong, disputed).wrong
     assert {line.split(" ")[0] for line in found} == {"lost", kept}
 
 
@@ -53,8 +57,10 @@ def _is_disputed(id: str, disputed: dict[str, set[str]]) -> bool:
     return any(id in rows for rows in disputed.values())
 
 
-@pytest.mark.parametrize("keep", SIDES)
-def test_of_a_table_that_was_set_aside_the_judge_leaves_out_what_the_person_decided(tmp_path: Path, keep: Side) -> None:
+@pytest.mark.parametrize("decision", [each for each in DECISIONS if each.keep != "both"], ids="-".join)
+def test_of_a_table_that_was_set_aside_the_judge_leaves_out_what_the_person_decided(
+    tmp_path: Path, decision: Decision
+) -> None:
     root, warehouse = tmp_path / "lake", tmp_path / "warehouse"
     make_tables(root, warehouse, TABLES)
     folder = str(warehouse / "a")
@@ -74,18 +80,124 @@ def test_of_a_table_that_was_set_aside_the_judge_leaves_out_what_the_person_deci
     store.interrupt("put_if_absent", first, path=commit_path(location(catalog, "a"), 3))
     catalog.commit(tx)
     catalog.lake.upkeep.settle()
-    Person(root, warehouse, TABLES, tmp_path / "person", iter([keep])).look()
+    Person(root, warehouse, TABLES, tmp_path / "person", iter([decision])).look()
     disputed, done = decided(tmp_path / "person"), [Said(["a"], answer="done"), Said(["a"], "x", answer="done")]
     assert disputed == {"a": {"ours", "theirs"}}
     said = {"x": done[0], "y": done[0], "ours": done[1], "theirs": done[1]}
     assert judge(root, warehouse, (*TABLES, OWN), said, disputed).wrong == []
-    assert {line.split(" ")[0] for line in judge(root, warehouse, (*TABLES, OWN), said).wrong} == {*SIDES} - {keep}
+    assert {line.split(" ")[0] for line in judge(root, warehouse, (*TABLES, OWN), said).wrong} == {"ours", "theirs"} - {
+        decision.keep
+    }
 
 
 def _files(table: DeltaTable) -> list[tuple[str, str]]:
     """Return the files of a table of one row each, with the rows' ids."""
     names = [uri.rpartition("/")[2] for uri in table.file_uris()]
     return [(name, parquet.read_table(f"{table.table_uri}/{name}")["id"][0].as_py()) for name in names]
+
+
+@pytest.mark.parametrize("decision", DECISIONS, ids="-".join)
+def test_of_a_table_with_vectors_what_a_decision_is_about_is_read_with_them(tmp_path: Path, decision: Decision) -> None:
+    root, warehouse = tmp_path / "lake", tmp_path / "warehouse"
+    make_tables(root, warehouse, TABLES)
+    store = FaultyStorage(open_reaching(str(root)))
+    catalog = open_catalog(store)
+    lake, folder = OpenLake(catalog, {}), str(warehouse / "e")
+    with lake.transaction() as tx:
+        tx["default.e"].append(pa.concat_tables([row(id) for id in ("x", "y")]))
+
+    def first() -> None:
+        DeltaTable(folder).update({"id": "'theirs'", "was": "id"}, predicate="id = 'x'")
+
+    store.interrupt("put_if_absent", first, path=commit_path(location(catalog, "e"), 3))
+    with lake.transaction() as tx:
+        tx["default.e"].update({"id": "'ours'", "was": "id"}, where="id = 'x'")
+    catalog.lake.upkeep.settle()
+    journal, next_one = tmp_path / "person", Decision("theirs", "core")
+    Person(root, warehouse, TABLES, journal, iter([decision, next_one])).look()
+    kept = next_one if decision.keep == "both" else decision  # both have changed one row
+    assert settled(journal) == Counter([kept])
+    assert decided(journal) == {"e": {"ours", "theirs"}}
+    done = [Said(["e"], answer="done"), Said(["e"], "x", answer="done")]
+    said = {"x": done[0], "y": done[0], "ours": done[1], "theirs": done[1]}
+    assert judge(root, warehouse, (*TABLES, OWN), said, decided(journal)).wrong == []
+    assert rows_of(DeltaTable(folder)) == Counter([("y", None), (kept.keep, "x")])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_where_a_person_keeps_both_nothing_is_in_doubt(tmp_path: Path, way: Way) -> None:
+    root, warehouse, copy = tmp_path / "lake", tmp_path / "warehouse", tmp_path / "copy"
+    make_tables(root, warehouse, TABLES)
+    shutil.copytree(warehouse / "a", copy)
+    with lockstep.open(str(root)).transaction() as tx:
+        tx["default.a"].append(row("ours"))
+    write_deltalake(str(copy), row("theirs"), mode="append")
+    shutil.copytree(copy, warehouse / "a", dirs_exist_ok=True)  # as from a writer that looks at nothing
+    journal, decision = tmp_path / "person", Decision("both", way)
+    Person(root, warehouse, TABLES, journal, iter([decision])).look()
+    assert (settled(journal), decided(journal)) == (Counter([decision]), {})
+    said = dict.fromkeys(("ours", "theirs"), Said(["a"], answer="done"))
+    assert judge(root, warehouse, (*TABLES, OWN), said).wrong == []
+
+
+def test_the_judge_counts_what_is_set_of_a_table_and_the_names_of_tables_as_rows(tmp_path: Path) -> None:
+    root, warehouse = tmp_path / "lake", tmp_path / "warehouse"
+    make_tables(root, warehouse, TABLES)
+    lake = lockstep.open(str(root))
+    with lake.transaction() as tx:
+        for table in TABLES:
+            tx[f"default.{table}"].alter.set_table_properties({property_of("p"): "set"})
+            tx[f"default.{table}"].alter.add_columns(pa.field(column_of("q"), pa.string()))
+        for id in ("m", "n"):
+            tx.create(f"default.{MADE}-{id}", SCHEMA)
+            tx[f"default.{MADE}-{id}"].append(row(id))
+    said = dict.fromkeys("pq", Said([*TABLES], answer="done")) | dict.fromkeys("mn", Said([MADE], answer="done"))
+    assert judge(root, warehouse, (*TABLES, OWN), said).wrong == []
+    with lake.transaction() as tx:
+        tx["default.b"].alter.unset_table_properties([property_of("p")])
+        tx.rename(f"default.{MADE}-m", f"default.{MADE}-o")
+        tx.drop(f"default.{MADE}-n")
+    said["q"] = Said([*TABLES], answer="refused")
+    wrong = judge(root, warehouse, (*TABLES, OWN), said).wrong
+    assert sorted(line.split(" ")[0] for line in wrong) == ["made-o", "n", "p", "q"]
+
+
+def test_vectors_that_race_for_one_file_lose_and_bring_back_nothing(tmp_path: Path) -> None:
+    root, warehouse = tmp_path / "lake", tmp_path / "warehouse"
+    make_tables(root, warehouse, VECTORS)
+    lake = lockstep.open(str(root))
+    with lake.transaction() as tx:
+        for table, ids in (("d", "uvwyz"), ("e", "uvwxyz")):
+            tx[f"default.{table}"].append(pa.concat_tables([row(id) for id in ids]))
+    racing = {id: lake.transaction() for id in "uvw"}
+    for id, each in racing.items():
+        tx = each.__enter__()
+        for table in VECTORS:
+            tx[f"default.{table}"].update({"id": f"'{id}2'", "was": "id"}, where=f"id = '{id}'")
+    for each in racing.values():
+        each.__exit__(None, None, None)
+    DeltaTable(str(warehouse / "e")).delete("id = 'x'")
+    said = dict.fromkeys("uvwyz", Said([*VECTORS], answer="done")) | {"x": Said(["e"], answer="done")}
+    said |= {f"{id}2": Said([*VECTORS], id, answer="done") for id in "uvw"}
+    said["x2"] = Said(["e"], "x", adds=False, answer="done")
+    assert judge(root, warehouse, (*VECTORS, OWN), said).wrong == []
+    with lake.transaction() as tx:
+        for table in VECTORS:
+            tx[f"default.{table}"].update({"was": "was"})
+    assert judge(root, warehouse, (*VECTORS, OWN), said).wrong == []
+
+
+def test_the_judge_sees_a_transaction_that_a_log_has_twice(tmp_path: Path) -> None:
+    root, warehouse = tmp_path / "lake", tmp_path / "warehouse"
+    make_tables(root, warehouse, TABLES)
+    with lockstep.open(str(root)).transaction() as tx:
+        for table in TABLES:
+            tx[f"default.{table}"].append(row("x"))
+    said = {"x": Said([*TABLES], answer="done")}
+    assert judge(root, warehouse, (*TABLES, OWN), said).wrong == []
+    log = warehouse / "a" / LOG
+    shutil.copy(log / f"{1:020d}.json", log / f"{2:020d}.json")  # as if it had been published once more
+    assert f"a has transaction {tx.id} 2 times" in judge(root, warehouse, (*TABLES, OWN), said).wrong
 
 
 @pytest.mark.parametrize(("base", "wrong"), [(2, False), (1, True), (0, True)])
