@@ -95,8 +95,8 @@ def paths(request: pytest.FixtureRequest, spark: Any, warehouse: Path) -> dict[s
             spark.conf.set(*setting)
         for statement in MADE[name]:
             spark.sql(statement.format(t=found[name]))
-        for setting in SETTINGS.get(name, {}):
-            spark.conf.unset(setting)
+        for key in SETTINGS.get(name, {}):
+            spark.conf.unset(key)
     spark.sql("USE spark_catalog")  # the builder's table is of the current catalog
     (
         Builder.create(spark)
