@@ -106,7 +106,7 @@ test-fast: setup jar ## run the tests that start no Spark and need no network
 	@$(BIN)/python -m pytest tests/unit tests/storage -m "not slow" $(PYTEST_ARGS)
 
 .PHONY: test-stores
-test-stores: setup ## run the contract of a store on s3proxy, versitygw, Azurite and fake-gcs, and a commit through all faults of the wire
+test-stores: setup ## run the contract of a store on s3proxy, versitygw, Azurite and fake-gcs, that of an arbiter on Redis, and a commit through all faults of the wire
 	@echo "test-stores: tests/storage (PYTEST_ARGS=$(PYTEST_ARGS))"
 	@$(BIN)/python -m tests.support.servers
 	@LOCKSTEP_TEST_STORES=all $(BIN)/python -m pytest tests/storage $(PYTEST_ARGS)

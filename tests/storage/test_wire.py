@@ -7,6 +7,7 @@ left nothing, and only "unknown" (40003) may be either.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -27,14 +28,21 @@ from tests.support.wire import DONE, FAULTS, Fault, Wire
 NUMBERS = count()
 
 
-BOTH = pytest.mark.parametrize("kind", ["s3", "gs"], indirect=True)
-"""Of a test that is run on Google's protocol, too (`tests.support.gcs`), which has other requests and answers."""
+AZURE = pytest.param("azure", marks=pytest.mark.skipif(not servers.ARE_WANTED, reason="make test-stores"))
+EACH = pytest.mark.parametrize("kind", ["s3", "gs", AZURE], indirect=True)
+"""Of a test that is run on Google's protocol (`tests.support.gcs`) and Azure's, which have other requests and answers.
+
+Azure's server is Azurite, where that is fetched.
+"""
 
 
 @pytest.fixture(scope="module")
 def endpoints() -> Iterator[dict[str, str]]:
-    with serving(moto()) as s3, serving(Gcs(), threaded=True) as gs:
-        yield {"s3": s3, "gs": gs}
+    with serving(moto()) as s3, serving(Gcs(), threaded=True) as gs, ExitStack() as stack:
+        found = {"s3": s3, "gs": gs}
+        if servers.ARE_WANTED:
+            found["azure"] = stack.enter_context(servers.azurite()).options["endpoint"]
+        yield found
 
 
 @pytest.fixture
@@ -56,12 +64,21 @@ def wire(endpoint: str) -> Iterator[Wire]:
 
 @pytest.fixture
 def root(kind: str, tmp_path: Path) -> str:
+    if kind == "azure":
+        return f"abfss://lake@{servers.ACCOUNT}.dfs.core.windows.net/{tmp_path.name}"
     return f"{kind}://lake/{tmp_path.name}"
 
 
 def opened(root: str, endpoint: str) -> ObjectStorage:
     """Open a store that waits for nothing."""
-    keys = {"bearer_token": TOKEN} if root.startswith("gs:") else KEYS
+    match root.partition(":")[0]:
+        case "gs":
+            keys = {"bearer_token": TOKEN}
+        case "abfss":
+            keys = {"account_key": servers.ACCOUNT_KEY}
+            endpoint = endpoint.removesuffix(f"/{servers.ACCOUNT}") + f"/{servers.ACCOUNT}"  # a wire has no path
+        case _:
+            keys = KEYS
     store = open_storage(root, options={**keys, "endpoint": endpoint})
     assert isinstance(store, ObjectStorage)
     store.repeat = replace(store.repeat, sleep=lambda seconds: None)
@@ -69,7 +86,7 @@ def opened(root: str, endpoint: str) -> ObjectStorage:
     return store
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_write_is_settled_through_each_fault(wire: Wire, endpoint: str, root: str, fault: Fault) -> None:
     """One fault: the write is sent again, and what it says is what is there; only a 403 is final."""
@@ -92,7 +109,7 @@ def test_a_write_is_settled_through_each_fault(wire: Wire, endpoint: str, root: 
     assert plain.get("f/b") == b"another's"
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault != "slow"])
 def test_a_write_that_fails_every_time_says_whether_it_can_be_there(
     wire: Wire, endpoint: str, root: str, fault: Fault
@@ -108,7 +125,7 @@ def test_a_write_that_fails_every_time_says_whether_it_can_be_there(
     assert plain.exists("f/a") == (fault in DONE or fault == "late")
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("first", ["lost answer", "503 after", "late"])
 def test_a_refusal_after_a_write_without_an_answer_is_not_final(
     wire: Wire, endpoint: str, root: str, first: Fault
@@ -138,7 +155,7 @@ REPEATED: dict[str, tuple[str, Callable[[ObjectStorage], object], object]] = {
 """What may be repeated without harm: its requests' method, how it is asked, and what it answers."""
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault not in {"403", "late"}])
 @pytest.mark.parametrize("name", REPEATED)
 def test_what_may_be_repeated_is_answered_through_each_fault(
@@ -149,7 +166,7 @@ def test_what_may_be_repeated_is_answered_through_each_fault(
     for path in ("f/a", "f/b"):
         plain.put(path, b"x" * 1000)
     method, ask, answer = REPEATED[name]
-    if root.startswith("gs:") and method == "POST":  # by which S3 alone deletes
+    if root.startswith("gs:") and method == "POST":  # by which S3 and Azure delete
         method = "DELETE"
     wire.next(method, "", fault, times=2)
     assert ask(store) == answer
@@ -157,7 +174,7 @@ def test_what_may_be_repeated_is_answered_through_each_fault(
     assert method in {asked for asked, _ in wire.requests}, "it met the fault"
 
 
-@pytest.mark.parametrize("kind", ["s3", pytest.param("gs", marks=pytest.mark.deep)], indirect=True)
+@pytest.mark.parametrize("kind", ["s3", pytest.param("gs", marks=pytest.mark.deep), AZURE], indirect=True)
 def test_a_walk_that_breaks_off_tells_of_each_object_once(wire: Wire, endpoint: str, root: str) -> None:
     """It has told of the first thousand when its second page breaks off."""
     store, plain = opened(root, wire.endpoint), opened(root, endpoint)
@@ -239,7 +256,7 @@ class Commit:
             assert not report.differences, report.differences
 
 
-@pytest.mark.parametrize("kind", ["s3", pytest.param("gs", marks=pytest.mark.deep)], indirect=True)
+@pytest.mark.parametrize("kind", ["s3", pytest.param("gs", marks=pytest.mark.deep), AZURE], indirect=True)
 def test_a_commit_through_each_fault_of_its_deciding_write(wire: Wire, endpoint: str, root: str) -> None:
     """The PUT of its entry is sent again; only a 403 ends it, and then nothing is there."""
     commit = Commit(wire, endpoint, root)

@@ -186,6 +186,31 @@ def fetch_versitygw() -> Path:
     return golang.built("github.com/versity/versitygw/cmd/versitygw", VERSITYGW, "1.25")
 
 
+REDIS = ("redis-server", "redis-tools", "libjemalloc2", "liblzf1")
+"""Debian's packages that have Redis 7, and what it needs beside a plain system."""
+
+
+def fetch_redis() -> None:
+    """Bring Debian's Redis here, without installing it."""
+    folder = FOLDER / "redis"
+    if (folder / "usr/bin/redis-server").exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            subprocess.run(["apt-get", "download", "-qq", *REDIS], cwd=scratch, check=True, stdin=subprocess.DEVNULL)
+            for package in Path(scratch).glob("*.deb"):
+                subprocess.run(["dpkg-deb", "--extract", str(package), str(folder)], check=True)
+    except FileNotFoundError as error:
+        sys.exit(f"Redis is taken from Debian's packages, and there is no {error.filename}: run this on Debian")
+
+
+def redis_command() -> list[str]:
+    """Return what starts the Redis that `fetch_redis` brought."""
+    [libraries] = (FOLDER / "redis/usr/lib").glob("*-linux-gnu")
+    return ["env", f"LD_LIBRARY_PATH={libraries}", str(FOLDER / "redis/usr/bin/redis-server")]
+
+
 def s3proxy_jar() -> Path:
     """Return s3proxy's jar, fetched if need be."""
     [jar] = jars.cached_files([S3PROXY], jars.cache_folder(), jars.ivy_jar(jars.spark_jars_folder()))
@@ -205,6 +230,7 @@ def fetch() -> None:
     fetch_versitygw()
     fetch_azurite()
     fetch_dynamodb_local()
+    fetch_redis()
     pip = [
         sys.executable,
         "-m",

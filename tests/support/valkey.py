@@ -8,7 +8,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Literal, Self, TypeAlias
@@ -25,15 +25,18 @@ DURABLE: Mapping[str, str] = {"appendonly": "yes", "appendfsync": "always"}
 
 
 class Server:
-    """A Valkey server of its own process.
+    """A Valkey server of its own process, or Redis', which is started alike.
 
     Attributes:
         port: where it listens, also after it was started again.
         folder: where its files lie.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] = DURABLE) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str] = DURABLE, command: Sequence[str | Path] | None = None
+    ) -> None:
         self.folder = folder
+        self._command = [*map(str, command or [binary()])]
         self.port = free_port()
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
@@ -50,7 +53,7 @@ class Server:
     def start(self) -> None:
         """Start it, and return when it answers."""
         settings = {"port": str(self.port), "bind": "127.0.0.1", "dir": str(self.folder), "save": "", **self._settings}
-        command = [str(binary()), *(part for each in settings.items() for part in (f"--{each[0]}", each[1]))]
+        command = [*self._command, *(part for each in settings.items() for part in (f"--{each[0]}", each[1]))]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         end = time.monotonic() + START_SECONDS
         while not self._answers():
@@ -82,10 +85,12 @@ def binary() -> Path:
 
 
 @contextmanager
-def running(folder: Path, settings: Mapping[str, str] = DURABLE) -> Iterator[Server]:
-    """Run a server for as long as the block."""
+def running(
+    folder: Path, settings: Mapping[str, str] = DURABLE, command: Sequence[str | Path] | None = None
+) -> Iterator[Server]:
+    """Run a server for as long as the block: Valkey's, unless a command says another."""
     folder.mkdir(parents=True, exist_ok=True)
-    server = Server(folder, settings)
+    server = Server(folder, settings, command)
     server.start()
     try:
         yield server

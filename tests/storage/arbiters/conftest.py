@@ -12,10 +12,12 @@ from tests.support.arbiters import dynamodb, make_table, remove_table
 from tests.support.s3 import moto, serving
 from tests.support.valkey import Server, running
 
+FETCHED = pytest.mark.skipif(not servers.ARE_WANTED, reason="make test-stores")
 ARBITERS = (
     "valkey",
     "dynamodb of moto",
-    pytest.param("DynamoDB Local", marks=pytest.mark.skipif(not servers.ARE_WANTED, reason="make test-stores")),
+    pytest.param("redis", marks=FETCHED),
+    pytest.param("DynamoDB Local", marks=FETCHED),
 )
 
 
@@ -23,6 +25,14 @@ ARBITERS = (
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A Valkey server that is as it has to be; what a test does to it, it undoes."""
     with running(tmp_path_factory.mktemp("valkey")) as running_server:
+        yield running_server
+
+
+@pytest.fixture(scope="package")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A Redis server of version 7, Debian's."""
+    with running(tmp_path_factory.mktemp("redis"), command=servers.redis_command()) as running_server:
+        assert running_server.client.info("server")["redis_version"].startswith("7.")
         yield running_server
 
 
@@ -58,6 +68,8 @@ def address(request: pytest.FixtureRequest) -> Iterator[str]:
     match request.param:
         case "valkey":
             yield request.getfixturevalue("server").address()
+        case "redis":
+            yield request.getfixturevalue("redis_server").address().replace("valkey:", "redis:")
         case "dynamodb of moto":
             yield dynamodb(request.getfixturevalue("emulated"))
         case _:
