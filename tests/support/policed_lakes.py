@@ -28,6 +28,7 @@ from lockstep.lake.exports import forget_export
 from lockstep.recovery.tags import new_tag
 from lockstep.retention.ages import Retention
 from lockstep.retention.expiring import expire_snapshots
+from lockstep.retention.floor import set_floor
 from lockstep.retention.upkeep import maintain, vacuum
 from lockstep.storage import Storage, open_storage
 from lockstep.storage.proof import race
@@ -233,8 +234,14 @@ def look_after(world: PolicedLake, who: str) -> None:
     lake.upkeep.settle()
 
 
+def keep(world: PolicedLake, who: str) -> None:
+    """Say what the lake keeps at least."""
+    set_floor(world.opened(who).catalog.lake, {"retention-age": "1d"}, author=who, statement="a test")
+
+
 WRITING: Mapping[str, Callable[[PolicedLake, str], None]] = {
     "make": make,
+    "keep": keep,
     "write": write,
     "announce": announce,
     "recover": recover,
