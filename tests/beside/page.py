@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tests.bench.page import conditions, paragraph
 from tests.beside.judging import Verdict
+from tests.beside.person import Decision
 
 MARK = "beside"
 ANSWERS = {"done": "done", "refused": "refused", "unknown": "unknown", None: "killed before an answer"}
@@ -21,9 +22,7 @@ def section(verdicts: Sequence[Verdict], seconds: float, command: str) -> str:
     intro = paragraph(
         f"{len(verdicts)} rounds of {seconds:g} seconds each, with a judge after each who found nothing wrong"
         f" (`{command}`; [what it asks](../tests/README.md#writers-of-several-kinds-beside)). {operations:,} operations"
-        f" were begun, and {sum(kills.values())} writers were killed: {_listed(kills)}. A collision with a plain"
-        f" writer's commit set a table aside {sum(settled.values())} times, and a person settled it:"
-        f" {_listed(Counter({_words(*each): count for each, count in settled.items()}))}."
+        f" were begun, and {sum(kills.values())} writers were killed: {_listed(kills)}. {_settled(settled)}"
         f" On {conditions()}; this says what was tried, not how fast it is."
     )
     headings = " | ".join(ANSWERS.values())
@@ -37,6 +36,14 @@ def section(verdicts: Sequence[Verdict], seconds: float, command: str) -> str:
     )
     table = "\n".join([f"| operation | {headings} |", "|---|---|---|---|---|", *rows])
     return f"## Writers of several kinds beside each other\n\n{intro}\n\n{table}\n\n{why}\n"
+
+
+def _settled(counts: Counter[Decision]) -> str:
+    if not counts:
+        return "No collision with a plain writer's commit set a table aside."
+    decisions = _listed(Counter({_words(*each): count for each, count in counts.items()}))
+    times = "once" if counts.total() == 1 else f"{counts.total()} times"
+    return f"A collision with a plain writer's commit set a table aside {times}, and a person settled it: {decisions}."
 
 
 def _words(keep: str, way: str) -> str:

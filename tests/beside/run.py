@@ -39,7 +39,7 @@ BESIDE_SPARK = ("lockstep", "python", "upkeep", "delta-rs")
 PAUSE_SECONDS = 0.5
 """So long these wait after each operation, or Spark, which is slower, would lose every race."""
 
-PAUSES = {"delta-rs": 0.4, "lockstep": 0.4}
+PAUSES = {"delta-rs": 0.2, "lockstep": 0.4}
 """So long these do without Spark, or the Python API, which has more to do for each write, would lose most."""
 
 PERSON_SECONDS = 1.0

@@ -258,5 +258,8 @@ def test_the_page_says_what_all_rounds_came_to() -> None:
     text = " ".join(section([first, second], 60, "make soak-writers").split())
     assert "2 rounds of 60 seconds each" in text
     assert "1,203 operations were begun, and 3 writers were killed: 1 python, 2 upkeep." in text
-    assert "1 times, and a person settled it: 1 both by the command" in text
+    assert "set a table aside once, and a person settled it: 1 both by the command." in text
+    assert "No collision with a plain writer's commit set a table aside." in section([second], 60, "").replace(
+        "\n", " "
+    )
     assert "| python: append | 1,200 | 2 | | 1 |" in text
