@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
 from deltalake import DeltaTable
 
@@ -84,15 +85,53 @@ def steps(warehouse: Path, root: Path, tables: int) -> list[str]:
     return rows
 
 
+def first_touches(folder: Path, files: int, times: int = 200) -> list[str]:
+    """Return the rows of what it costs a statement to see what plain writers have done to a table meanwhile."""
+    make(folder / "warehouse", 1, files)
+    catalog = open_catalog(FaultyStorage(open_reaching(str(folder / "lake"), create=True)))
+    [wanted] = tables_below(catalog.lake.storage, str(folder / "warehouse"))
+    tx = catalog.begin()
+    adopt(catalog.lake, tx, look(catalog.lake, tx.names, [wanted]), make_namespaces=True)
+    catalog.commit(tx)
+    log = next((folder / "warehouse").glob("*/*/_delta_log"))
+
+    def touch(foreign: int, *, again: bool) -> tuple[float, int]:
+        storage, newest = catalog.lake.storage, int(max(path.stem for path in log.glob("*.json")))
+        assert isinstance(storage, FaultyStorage)
+        for version in range(newest + 1, newest + 1 + foreign):
+            actions = [{"commitInfo": {"operation": "WRITE"}}, add(f"foreign-{version}.parquet")]
+            (log / f"{version:020d}.json").write_bytes(render(actions))
+        tx = catalog.begin()
+        if again:
+            catalog.table(tx, wanted.name)
+        storage.calls.clear()
+        began = time.perf_counter()
+        found = catalog.table(tx, wanted.name)
+        taken = time.perf_counter() - began
+        assert found.version == newest + foreign
+        calls = len(storage.calls)
+        catalog.rollback(tx)
+        return taken, calls
+
+    rows = []
+    cases = (("no foreign commit", 0, False), ("none, and the transaction has used the table before", 0, True))
+    for what, foreign, again in (*cases, ("one foreign commit", 1, False), ("ten foreign commits", 10, False)):
+        touches = [touch(foreign, again=again) for _ in range(times)]
+        microseconds, calls = median(each[0] for each in touches) * 1e6, median(each[1] for each in touches)
+        rows.append(f"| {what} | **{microseconds:,.0f}** | {calls:.0f} |")
+    return rows
+
+
 def section(tables: int, files: int) -> str:
     """Return what the page says."""
     folder = Path(tempfile.mkdtemp(prefix="lockstep-adopt-"))
     try:
         make(folder / "warehouse", tables, files)
         rows = steps(folder / "warehouse", folder / "lake", tables)
+        touches = first_touches(folder / "touched", files)
     finally:
         shutil.rmtree(folder)
-    table = "\n".join(rows)
+    table, touched = "\n".join(rows), "\n".join(touches)
     return f"""## Adopting a warehouse
 
 {tables} tables outside of the root, with {tables * files:,} files in all, {COMMITS} commits each, a checkpoint,
@@ -104,6 +143,17 @@ name needs none. No data file is read.
 | step | seconds | requests |
 |---|---|---|
 {table}
+
+### What it costs a statement to see plain writers' commits
+
+The cost of detection, per statement: what the first use of a table in a transaction asks the store, so that commits of
+plain Delta writers are seen. The table has {files:,} files (`make bench-adopt`, too; medians of 200). Where there is
+such a commit, a new database version is made for it, and none of the table's data is read. A statement that is a
+transaction of its own has such a first use of each of its tables.
+
+| first use of a table, since the last one | microseconds | requests |
+|---|---|---|
+{touched}
 """
 
 

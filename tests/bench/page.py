@@ -26,7 +26,7 @@ MARKS = (
         "scale",
         "exports",
     ),
-    *("adopt", "warehouse", "long", "profile", "turns", "before-after", "fsync"),
+    *("adopt", "warehouse", "beside", "long", "profile", "turns", "before-after", "fsync"),
     *("memory", "retention", "recovery", "tables"),
 )
 """Of the sections, in the order of the page; `before-after` and `fsync` are written by hand."""

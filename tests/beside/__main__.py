@@ -8,6 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.bench.page import DOCUMENT, with_section
+from tests.beside.page import MARK, section
 from tests.beside.run import run
 
 
@@ -22,11 +24,17 @@ def main() -> int:
         "--spark", action="store_true", help="Spark drivers too, with Lockstep and without: rounds of minutes"
     )
     parser.add_argument("--kinds", nargs="*", default=[], help="the writers, to see whose fault something is")
+    parser.add_argument("--write", action="store_true", help="put what came of it into docs/benchmarks.md")
     args = parser.parse_args()
+    verdicts = []
     for seed in range(args.seed, args.seed + args.rounds):
         folder = Path(tempfile.mkdtemp(prefix=f"lockstep-beside-{seed}-"))
         verdict = run(folder, args.seconds, seed, killed=args.killed, spark=args.spark, kinds=args.kinds)
-        print(f"seed {seed}: {dict(verdict.answers)}; a person decided about {verdict.decided}", flush=True)
+        print(f"seed {seed}: {dict(verdict.answers)}; killed {dict(verdict.kills)}", flush=True)
+        if verdict.settled:
+            print(
+                f"    a person settled {dict(verdict.settled)}, and decided about rows: {verdict.decided}", flush=True
+            )
         for (kind, answer), count in sorted(verdict.kinds.items(), key=str):
             print(f"    {kind}, {answer or 'killed'}: {count}", flush=True)
         for (kind, why), count in sorted(verdict.reasons.items(), key=str):
@@ -34,7 +42,12 @@ def main() -> int:
         if verdict.wrong:
             print("\n".join(verdict.wrong[:50]), f"\nsee {folder}")
             return 1
+        verdicts.append(verdict)
         shutil.rmtree(folder)
+    if args.write:
+        said = " ".join(each for each in sys.argv[1:] if each != "--write")
+        text = section(verdicts, args.seconds, f"make soak-writers SOAK_ARGS='{said}'" if said else "make soak-writers")
+        DOCUMENT.write_text(with_section(DOCUMENT.read_text(encoding="utf-8"), MARK, text), encoding="utf-8")
     return 0
 
 

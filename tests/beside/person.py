@@ -15,7 +15,6 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import product
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -47,7 +46,8 @@ class Decision(NamedTuple):
 
 KEPT: tuple[Side, ...] = ("both", "ours", "theirs")
 WAYS: tuple[Way, ...] = ("core", "command")
-DECISIONS = tuple(Decision(keep, way) for keep, way in product(KEPT, WAYS))
+DECISIONS = tuple(Decision(keep, WAYS[(turn + place) % 2]) for turn in range(2) for place, keep in enumerate(KEPT))
+"""Each side by each way, by turns."""
 
 
 class RefusedError(Exception):

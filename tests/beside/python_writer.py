@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -24,6 +25,9 @@ OF_MADE = ("rename", "rename and overwrite", "drop")
 
 Mine: TypeAlias = dict[str, list[tuple[str, list[str]]]]
 """What a writer has left of each kind of thing: the id, and the tables in which it is."""
+
+BATCH = 4
+"""So many rows half of the appends have, in one file, of which they then go by vectors."""
 
 SET, UNSET, ADD = "set a property", "unset a property", "add a column"
 
@@ -48,18 +52,20 @@ def through_python(
             mine_of_kind = mine[_about(kind)]
             taken, tables = mine_of_kind.pop(chance.randrange(len(mine_of_kind)))
         adds = kind not in ("delete", "drop", UNSET, GATHER)
-        journal.begin(id, kind, tables, takes_back=taken, adds=adds)
+        all_ids = [id, *islice(ids, BATCH - 1)] if kind == "append" and chance.random() < 0.5 else [id]
+        for each in all_ids:
+            journal.begin(each, kind, tables, takes_back=taken, adds=adds)
+        answer, why = "done", None
         try:
             with lake.transaction(comment=kind) as tx:
                 for table in tables:
-                    _do(tx, table, kind, id, taken)
-            journal.end(id, "done")
-            if adds and kind != ADD:
-                mine[_about(kind)].append((id, tables))
-        except CommitUnknownError as error:
-            journal.end(id, "unknown", error)
+                    _do(tx, table, kind, all_ids, taken)
         except LockstepError as error:
-            journal.end(id, "refused", error)
+            answer, why = "unknown" if isinstance(error, CommitUnknownError) else "refused", error
+        for each in all_ids:
+            journal.end(each, answer, why)
+        if answer == "done" and adds and kind != ADD:
+            mine[_about(kind)] += [(each, tables) for each in all_ids]
         yield
 
 
@@ -70,10 +76,10 @@ def choose(mine: Mine, chance: random.Random, *, adds_columns: bool) -> str:
         return UNSET if mine[SET] and share < 0.01 else SET
     if share < 0.025 and adds_columns:
         return ADD
-    if share < 0.07:
+    if share < 0.1:
         return GATHER
-    if share < 0.14:
-        return chance.choice(OF_MADE) if mine[MADE] and share < 0.1 else "make"
+    if share < 0.16:
+        return chance.choice(OF_MADE) if mine[MADE] and share < 0.13 else "make"
     return chance.choice(CHANGES) if mine["row"] and share < 0.6 else "append"
 
 
@@ -90,14 +96,17 @@ def _tables(kind: str, chance: random.Random) -> list[str]:
     return [*some, MADE] if kind == "make" else some
 
 
-def _do(tx: LakeTransaction, table: str, kind: str, id: str, taken: str | None) -> None:
+def _do(tx: LakeTransaction, table: str, kind: str, ids: Sequence[str], taken: str | None) -> None:
     """Do to one table what a transaction does to all."""
+    id = ids[0]
     if table == MADE:
         _make(tx, kind, id, taken)
     elif kind == SET:
         tx[f"default.{table}"].alter.set_table_properties({property_of(id): "set"})
     elif kind == UNSET:
         tx[f"default.{table}"].alter.unset_table_properties([property_of(str(taken))])
+    elif len(ids) > 1:
+        tx[f"default.{table}"].append(pa.concat_tables([row(each) for each in ids]))
     elif kind == GATHER:
         tx[f"default.{table}"].update({"was": "was"})
     elif kind == ADD:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import cycle
+from itertools import cycle, islice
 from pathlib import Path
 from typing import IO
 
@@ -39,18 +39,41 @@ BESIDE_SPARK = ("lockstep", "python", "upkeep", "delta-rs")
 PAUSE_SECONDS = 0.5
 """So long these wait after each operation, or Spark, which is slower, would lose every race."""
 
-PAUSES = {"delta-rs": 0.4, "lockstep": 0.4}
+PAUSES = {"delta-rs": 0.2, "lockstep": 0.4}
 """So long these do without Spark, or the Python API, which has more to do for each write, would lose most."""
 
 PERSON_SECONDS = 1.0
 """So often a person looks whether something is to be decided."""
 
-LIVES_SECONDS = dict.fromkeys(KINDS, (1.0, 4.0)) | dict.fromkeys(SPARK_KINDS, (25.0, 70.0))
-"""A writer that is to be killed is so after some time between these; Spark takes long to start."""
+LIVES_SECONDS = dict.fromkeys(KINDS, (0.2, 4.0)) | dict.fromkeys(SPARK_KINDS, (5.0, 45.0))
+"""A writer that is to be killed is so some time between these after it has begun its first operation."""
 
 
 SOON = {"delta.deletedFileRetentionDuration": "interval 1 second", "delta.logRetentionDuration": "interval 1 second"}
 """Properties of the lake's own table, of which upkeep deletes what it can."""
+
+
+@dataclass
+class Writer:
+    """One that is at work.
+
+    Attributes:
+        lives: so many seconds after it has begun its first operation it is killed; None if it is not.
+        dies: when that is, by the monotonic clock; None as long as nobody knows.
+    """
+
+    process: subprocess.Popen[bytes]
+    kind: str
+    journal: Path
+    lives: float | None
+    dies: float | None = None
+
+    def is_due(self) -> bool:
+        """Say whether it is to be killed now."""
+        now = time.monotonic()
+        if self.dies is None and self.lives is not None and self.journal.exists() and self.journal.stat().st_size:
+            self.dies = now + self.lives
+        return self.dies is not None and now > self.dies
 
 
 @dataclass
@@ -78,7 +101,7 @@ class Round:
     person: Person
     kills: Counter[str] = field(default_factory=Counter)
     journals: list[Path] = field(default_factory=list)
-    running: list[tuple[subprocess.Popen[bytes], str, float | None]] = field(default_factory=list)
+    running: list[Writer] = field(default_factory=list)
 
     def start(self, kind: str) -> None:
         """Start a writer."""
@@ -99,8 +122,8 @@ class Round:
             process = subprocess.Popen(
                 [sys.executable, "-m", *arguments], start_new_session=True, stdout=output, stderr=output
             )
-        dies = time.monotonic() + self.chance.uniform(*LIVES_SECONDS[kind]) if self._is_to_die() else None
-        self.running.append((process, kind, dies))
+        lives = self.chance.uniform(*LIVES_SECONDS[kind]) if self._is_to_die() else None
+        self.running.append(Writer(process, kind, journal, lives))
 
     def _is_to_die(self) -> bool:
         return self.chance.random() < self.killed
@@ -121,24 +144,25 @@ class Round:
             if time.monotonic() > looked + PERSON_SECONDS:
                 self.person.look()
                 looked = time.monotonic()
-            process, kind, dies = self.running.pop(0)
+            writer = self.running.pop(0)
+            process, kind = writer.process, writer.kind
             if process.poll() is not None:
                 assert process.returncode in (0, -signal.SIGKILL), f"a writer of {kind} failed: {process.returncode}"
                 self._replace(kind)
-            elif dies is not None and time.monotonic() > dies:
+            elif writer.is_due():
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
                 self.kills[kind] += 1
                 self._replace(kind)
             else:
-                self.running.append((process, kind, dies))
+                self.running.append(writer)
                 time.sleep(0.02 / len(self.running))
 
     def kill_all(self) -> None:
         """Leave nobody at work."""
-        for process, _, _ in self.running:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        for writer in self.running:
+            os.killpg(writer.process.pid, signal.SIGKILL)
+            writer.process.wait()
         self.running.clear()
 
     def _replace(self, kind: str) -> None:
@@ -179,7 +203,7 @@ def run(
     tables = (*SHARED, *TRACKED)
     make_tables(root, warehouse, tables)
     chance = random.Random(seed)
-    person = Person(root, warehouse, tables, journal, cycle(DECISIONS))
+    person = Person(root, warehouse, tables, journal, islice(cycle(DECISIONS), seed % len(DECISIONS), None))
     pauses = dict.fromkeys(KINDS, PAUSE_SECONDS) if spark else PAUSES
     going = Round(folder, time.monotonic() + seconds, seed, killed, pauses, not spark, chance, person)
     for kind in kinds or ((*BESIDE_SPARK, *SPARK_KINDS) if spark else KINDS):

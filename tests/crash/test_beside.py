@@ -18,7 +18,8 @@ from lockstep.delta.log import LOG, commit_path
 from lockstep.storage.outside import open_reaching
 from lockstep.tables.opened import OpenLake
 from tests.beside.journal import MADE, OWN, SHARED, TRACKED, VECTORS
-from tests.beside.judging import Said, judge, read, wrong_feed
+from tests.beside.judging import Said, Verdict, judge, read, wrong_feed
+from tests.beside.page import section
 from tests.beside.person import DECISIONS, WAYS, Decision, Person, Way, decided, settled
 from tests.beside.row_ids import MATERIALIZED, doubled_row_ids, wrong_row_ids
 from tests.beside.rows import SCHEMA, column_of, property_of, row, rows_of
@@ -245,3 +246,20 @@ def test_the_judge_sees_a_feed_that_does_not_add_up(tmp_path: Path) -> None:
     assert len(wrong_feed(found, Counter([("a", None), ("b", None)]), "t")) == 1
     assert len(wrong_feed(found, Counter([("b", "a")]), "t")) == 2
     assert len(wrong_feed(found, Counter(), "t")) == 1
+
+
+def test_the_page_says_what_all_rounds_came_to() -> None:
+    first = Verdict(
+        kinds=Counter({("python: append", "done"): 1200, ("python: append", None): 1}),
+        kills=Counter({"python": 1}),
+        settled=Counter([Decision("both", "command")]),
+    )
+    second = Verdict(kinds=Counter({("python: append", "refused"): 2}), kills=Counter({"upkeep": 2}))
+    text = " ".join(section([first, second], 60, "make soak-writers").split())
+    assert "2 rounds of 60 seconds each" in text
+    assert "1,203 operations were begun, and 3 writers were killed: 1 python, 2 upkeep." in text
+    assert "set a table aside once, and a person settled it: 1 both by the command." in text
+    assert "No collision with a plain writer's commit set a table aside." in section([second], 60, "").replace(
+        "\n", " "
+    )
+    assert "| python: append | 1,200 | 2 | | 1 |" in text
