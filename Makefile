@@ -15,6 +15,8 @@ HDFS_SAMPLE := hdfs or begin_commit or conflicting or different or same_root
 SMOKE_TESTS := tests/spark/test_cluster.py tests/spark/test_older_sparks.py tests/spark/test_transactions.py
 # Processes that run tests, each with a Spark of its own.
 WORKERS ?= 2
+# So many sets of parameters of each test with Spark are in `make test`; the others are in `make test-deep`.
+FIRST := 2
 
 # The Spark to work with; each but the newest has an environment of its own.
 SPARKS := 4.0 4.1 4.2
@@ -92,11 +94,11 @@ $(CLASSES): | setup jar
 
 test: setup jar $(CLASSES) ## run every test but those of the targets below
 	@echo "test: $(or $(TESTS),all of tests/), with Spark $(SPARK), in $(WORKERS) processes (PYTEST_ARGS=$(PYTEST_ARGS))"
-	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS) $(PYTEST_ARGS)
+	@LOCKSTEP_TEST_FIRST=$(FIRST) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS) $(PYTEST_ARGS)
 
 test-deep: setup jar ## run the tests that take long, and of which a part is in make test (SHARD=0/4: a fourth)
 	@echo "test-deep: tests marked deep (SHARD=$(SHARD), PYTEST_ARGS=$(PYTEST_ARGS))"
-	@LOCKSTEP_TEST_SHARD=$(SHARD) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m deep tests $(PYTEST_ARGS)
+	@LOCKSTEP_TEST_SHARD=$(SHARD) LOCKSTEP_TEST_FIRST=$(FIRST) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m deep tests $(PYTEST_ARGS)
 
 test-spark-4.0 test-spark-4.1: test-spark-%: ## run what tests Spark on an older one, in an environment of its own (SMOKE=1: a sample)
 	@$(MAKE) --no-print-directory test SPARK=$* TESTS='$(if $(SMOKE),$(SMOKE_TESTS),$(CORE_TESTS))'

@@ -1,7 +1,8 @@
 """What all tests share: where the repository is, and how Spark starts, if a test asks for it.
 
 `LOCKSTEP_TEST_MASTER` starts Spark elsewhere than in one process: `test_cluster.py` does so. With
-`LOCKSTEP_TEST_SHARD=1/4` a fourth of the tests run; 0/4, 2/4 and 3/4 are the others.
+`LOCKSTEP_TEST_SHARD=1/4` a fourth of the tests run; 0/4, 2/4 and 3/4 are the others. With `LOCKSTEP_TEST_FIRST=2` a
+test with Spark is deep but for the first two of its sets of parameters.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import resource
 import shutil
 import sys
 import tempfile
+from collections import defaultdict
 from pathlib import Path
 from zlib import crc32
 
@@ -33,6 +35,9 @@ _soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 if _soft != resource.RLIM_INFINITY and _soft < 16_384:
     _most = 16_384 if _hard == resource.RLIM_INFINITY else min(_hard, 16_384)
     resource.setrlimit(resource.RLIMIT_NOFILE, (_most, _hard))
+
+WITH_SPARK = {"crash", "hosts", "spark"}
+"""Folders of tests, each of which takes seconds."""
 
 MASTER = os.environ.get("LOCKSTEP_TEST_MASTER", "local[2]")
 
@@ -97,11 +102,13 @@ def _lockstep_settings(folder: Path) -> dict[str, str]:
     return lockstep.conf(root=str(folder / "unused"), catalog=CATALOG)
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest deselects what is deep after this
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of a shard, if one is asked for, and put the files that take longest before the others.
+    """Mark what is deep, keep the tests of a shard, if one is asked for, and put the files that take longest first.
 
     So the last files of two processes end together.
     """
+    mark_later_parameters(items)
     if shard := os.environ.get("LOCKSTEP_TEST_SHARD"):
         number, of = map(int, shard.split("/"))
         shards: list[list[pytest.Item]] = [[] for _ in range(of)]
@@ -110,6 +117,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = shards.pop(number)
         config.hook.pytest_deselected(items=[item for others in shards for item in others])
     items.sort(key=lambda item: (item.path.name != "test_contract.py", "/tests/unit/" in item.path.as_posix()))
+
+
+def mark_later_parameters(items: list[pytest.Item]) -> None:
+    """Mark tests that use Spark deep, but for each one's first parameters; the contract is in every run, whole.
+
+    The others are the same rule in other words. `make test` and `make test-deep` part them so, in whatever order they run.
+    """
+    first = int(os.environ.get("LOCKSTEP_TEST_FIRST", "0"))
+    tests = defaultdict[str, list[pytest.Function]](list)
+    for item in items:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        if folder in WITH_SPARK and item.path.name != "test_contract.py" and isinstance(item, pytest.Function):
+            tests[item.nodeid.partition("[")[0]].append(item)
+    for cases in tests.values() if first else ():
+        for case in sorted(cases, key=_place)[first:]:
+            case.add_marker(pytest.mark.deep)
+
+
+def _place(case: pytest.Function) -> tuple[int, ...]:
+    """Return where a test stands among those of other parameters, as they are written."""
+    return tuple(case.callspec.indices.values()) if hasattr(case, "callspec") else ()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
