@@ -107,7 +107,7 @@ class Demo:
         self.step("Generate", "Parquet files as TPC-H's own generator would make them.")
         program = shutil.which("tpchgen-cli", path=sysconfig.get_path("scripts")) or shutil.which("tpchgen-cli")
         if program is None:
-            raise SystemExit("tpchgen-cli is missing: pip install 'lockstep[demo]'")
+            raise SystemExit("tpchgen-cli is missing: pip install 'lockstep-delta[demo]'")
         began = time.perf_counter()
         options = ["--scale-factor", f"{self.scale:g}", "--output-dir", str(self.data), "--quiet"]
         subprocess.run([program, "parquet", *options], check=True)

@@ -155,5 +155,5 @@ def test_without_pyarrow_a_log_of_commits_is_read_all_the_same(store: Storage, m
     commit(store, 0, *NEW_TABLE, add("a"))
     assert paths(read_snapshot(store, "t", 0)) == ["a"]
     put_classic(store)
-    with pytest.raises(UnsupportedError, match=r"lockstep\[parquet\]"):
+    with pytest.raises(UnsupportedError, match=r"lockstep-delta\[parquet\]"):
         read_snapshot(store, "t", 5)

@@ -186,7 +186,7 @@ def test_without_pyarrow_a_log_that_takes_it_is_left_out_and_told(
     folder = f"{catalog.lake.storage.url.removeprefix('file://')}/{location(catalog, 'a')}"
     deltalake.DeltaTable(folder).create_checkpoint()
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(UnsupportedError, match=r"lockstep\[parquet\].*check => false"):
+    with pytest.raises(UnsupportedError, match=r"lockstep-delta\[parquet\].*check => false"):
         tag(catalog, check=True)
     with caplog.at_level(logging.WARNING, logger="lockstep"):
         tag(catalog)
