@@ -122,7 +122,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def mark_later_parameters(items: list[pytest.Item]) -> None:
     """Mark tests that use Spark deep, but for each one's first parameters; the contract is in every run, whole.
 
-    The others are the same rule in other words. `make test` and `make test-deep` part them so, in whatever order they run.
+    The others are the same rule in other words. `make test` and `make test-deep` part them so, in whatever order.
     """
     first = int(os.environ.get("LOCKSTEP_TEST_FIRST", "0"))
     tests = defaultdict[str, list[pytest.Function]](list)

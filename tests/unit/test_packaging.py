@@ -100,7 +100,8 @@ def jar_in(tree: Path, minor: str) -> Path:
 def build(tree: Path) -> tuple[list[str], list[str]]:
     """Let the hook prepare a wheel; return the jars in it, and what it warned of."""
     warned = list[str]()
-    extra = [str(Requirement(text)) for text in PROJECT["optional-dependencies"]["spark"]]  # bounds in hatchling's order
+    asked = PROJECT["optional-dependencies"]["spark"]
+    extra = [str(Requirement(text)) for text in asked]  # bounds in hatchling's order
     metadata: Any = SimpleNamespace(version="9.8.7", core=SimpleNamespace(optional_dependencies={"spark": extra}))
     app: Any = SimpleNamespace(display_warning=warned.append)
     config: Any = None
