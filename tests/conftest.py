@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Generator
 from pathlib import Path
 from zlib import crc32
 
@@ -102,13 +103,14 @@ def _lockstep_settings(folder: Path) -> dict[str, str]:
     return lockstep.conf(root=str(folder / "unused"), catalog=CATALOG)
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest deselects what is deep after this
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what is deep, keep the tests of a shard, if one is asked for, and put the files that take longest first.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    """Mark what is deep, then keep the tests of a shard, if one is asked for, and put the slowest files first.
 
-    So the last files of two processes end together.
+    So the last files of two processes end together. Between the two, plugins leave out what is deep, and shuffle.
     """
-    mark_later_parameters(items)
+    mark_later_parameters(items, int(os.environ.get("LOCKSTEP_TEST_FIRST", "0")))
+    yield
     if shard := os.environ.get("LOCKSTEP_TEST_SHARD"):
         number, of = map(int, shard.split("/"))
         shards: list[list[pytest.Item]] = [[] for _ in range(of)]
@@ -119,18 +121,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: (item.path.name != "test_contract.py", "/tests/unit/" in item.path.as_posix()))
 
 
-def mark_later_parameters(items: list[pytest.Item]) -> None:
-    """Mark tests that use Spark deep, but for each one's first parameters; the contract is in every run, whole.
+def mark_later_parameters(items: list[pytest.Item], first: int) -> None:
+    """Mark tests that use Spark deep, but for so many of each one's sets of parameters; 0: mark none.
 
-    The others are the same rule in other words. `make test` and `make test-deep` part them so, in whatever order.
+    The others are the same rule in other words; the contract is in every run, whole. `make test` and `make test-deep`
+    part them so, in whatever order they come.
     """
-    first = int(os.environ.get("LOCKSTEP_TEST_FIRST", "0"))
+    if not first:
+        return
     tests = defaultdict[str, list[pytest.Function]](list)
     for item in items:
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
         if folder in WITH_SPARK and item.path.name != "test_contract.py" and isinstance(item, pytest.Function):
             tests[item.nodeid.partition("[")[0]].append(item)
-    for cases in tests.values() if first else ():
+    for cases in tests.values():
         for case in sorted(cases, key=_place)[first:]:
             case.add_marker(pytest.mark.deep)
 
