@@ -151,8 +151,9 @@ def revert(
     touched = touched_by(entry)
     check_untouched(touched, tx)
     _look(lake, tx, touched.ids)
-    before, made = lake.timeline.at(version - 1), lake.timeline.at(version)
+    before = lake.timeline.at(version - 1)
     went_on = later_writes(entry, lake.timeline.scan(version, tx.base.version), beside=beside)
+    made = lake.timeline.at(version) if went_on else before
     restores = []
     for id_, writes in went_on.items():
         old, new, now = before.table_by_id(id_), made.table_by_id(id_), tx.names.table_by_id(id_)

@@ -169,7 +169,7 @@ def retention_of(storage: Storage, said: Mapping[str, str]) -> Retention:
         InvalidError: one of the settings is not what it must be.
         UnavailableError, CorruptTimelineError: see `read_floor`.
     """
-    return Retention.of(at_least(read_floor(storage), said))
+    return kept_by(read_floor(storage), said)
 
 
 def asked(storage: Storage, said: Mapping[str, str]) -> Retention:
@@ -182,6 +182,15 @@ def asked(storage: Storage, said: Mapping[str, str]) -> Retention:
     floor = read_floor(storage)
     Retention.of(said)
     check(floor, said)
+    return kept_by(floor, said)
+
+
+def kept_by(floor: Floor, said: Mapping[str, str]) -> Retention:
+    """Return what is kept of a lake by who says so much: what the lake says, or longer.
+
+    Raises:
+        InvalidError: one of the settings is not what it must be.
+    """
     return Retention.of(at_least(floor, said))
 
 

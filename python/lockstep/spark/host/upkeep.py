@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from lockstep.commit.records import OpenRecord
 from lockstep.errors import ActiveTransactionError, InvalidError
 from lockstep.retention import upkeep
-from lockstep.retention.ages import Retention
 from lockstep.retention.compacting import shown, usable
 from lockstep.retention.expiring import Expired, expire_snapshots
-from lockstep.retention.floor import OPTIONS, at_least, check, check_since, look, read_floor, set_floor
+from lockstep.retention.floor import OPTIONS, check, check_since, kept_by, look, read_floor, set_floor
 from lockstep.retention.upkeep import Swept
 from lockstep.settings import ORPHAN_AGE, RETENTION_AGE, RETENTION_VERSIONS
 from lockstep.spark.host.calls import micros
@@ -51,7 +50,7 @@ def expire(house: Lakehouse, own: Collection[OpenRecord], given: protocol.Argume
     older_than, last = given.get("older_than"), given.get("retain_last")
     lake = house.catalog.lake
     floor = read_floor(lake.storage)
-    retention = Retention.of(at_least(floor, house.kept_for))
+    retention = kept_by(floor, house.kept_for)
     if isinstance(older_than, int):
         check_since(floor, RETENTION_AGE, time_of(older_than), lake.clock())
     if isinstance(last, int):
@@ -88,11 +87,12 @@ def vacuum(
 def orphans(house: Lakehouse, own: Collection[OpenRecord], given: protocol.Arguments) -> protocol.Row:
     """Delete litter."""
     older_than, lake = given.get("older_than"), house.catalog.lake
+    floor = read_floor(lake.storage)
     if isinstance(older_than, int):
-        check_since(read_floor(lake.storage), ORPHAN_AGE, time_of(older_than), lake.clock())
+        check_since(floor, ORPHAN_AGE, time_of(older_than), lake.clock())
     swept = upkeep.remove_orphan_files(
         lake,
-        house.retention(),
+        kept_by(floor, house.kept_for),
         older_than=time_of(older_than) if isinstance(older_than, int) else None,
         own=own,
         dry_run=bool(given.get("dry_run")),
