@@ -12,11 +12,12 @@ import base64
 import socket
 import threading
 from contextlib import closing, suppress
-from typing import Self
 from urllib.parse import urlsplit
 
+from tests.support.listening import Listening
 
-class Proxy:
+
+class Proxy(Listening):
     """A server for one request a connection; a context manager. See the module.
 
     Attributes:
@@ -30,54 +31,24 @@ class Proxy:
             server: its URL.
             user, password: what to ask for, if for anything.
         """
+        super().__init__()
         parts = urlsplit(server)
         self._server = (parts.hostname or "", parts.port or 80)
         self._wanted = base64.b64encode(f"{user}:{password}".encode()).decode() if user else ""
-        self._socket = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self._threads: list[threading.Thread] = []
-        self._open: set[socket.socket] = set()
         self.requests: list[tuple[str, str]] = []
 
     @property
     def address(self) -> str:
         """Where it listens."""
-        return f"127.0.0.1:{self._socket.getsockname()[1]}"
+        return f"127.0.0.1:{self.port}"
 
     @property
     def url(self) -> str:
         """The URL of it, without a user."""
         return f"http://{self.address}"
 
-    def __enter__(self) -> Self:
-        self._begin(self._accept)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-        for connection in [*self._open]:  # clients keep tunnels for the next request
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join()
-
-    def _begin(self, work: object, *args: object) -> None:
-        thread = threading.Thread(target=work, args=args)  # type: ignore[arg-type]
-        thread.start()
-        self._threads.append(thread)
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return
-            self._open.add(connection)
-            self._begin(self._serve, connection)
-
-    def _serve(self, client: socket.socket) -> None:
-        with closing(client), suppress(ConnectionError):
+    def _serve(self, connection: socket.socket) -> None:
+        with closing(connection) as client, suppress(ConnectionError):
             head, _, body = _until_blank_line(client).partition(b"\r\n\r\n")
             if not head:
                 return

@@ -6,16 +6,16 @@ import importlib.util
 import socket
 import struct
 import subprocess
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Literal, Self, TypeAlias
+from typing import Literal, TypeAlias
 
 from redis import Redis
 from redis.exceptions import RedisError
 
+from tests.support.listening import Listening
 from tests.support.ports import free_port
 
 START_SECONDS = 30
@@ -101,7 +101,7 @@ def running(
 Fault: TypeAlias = Literal["lost request", "lost answer"]
 
 
-class Line:
+class Line(Listening):
     """Passes bytes between clients and a server, until a fault cuts the connection; a context manager.
 
     lost request    what the client sends does not reach the server, and the connection is reset
@@ -109,52 +109,14 @@ class Line:
     """
 
     def __init__(self, port: int) -> None:
+        super().__init__()
         self._server = port
-        self._socket = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self._lock = threading.Lock()
-        self._threads: list[threading.Thread] = []
         self._planned: list[tuple[bytes, Fault]] = []
-        self._open: set[socket.socket] = set()
-
-    @property
-    def port(self) -> int:
-        """Where to connect in place of the server."""
-        return int(self._socket.getsockname()[1])
 
     def next(self, command: bytes, fault: Fault, *, times: int = 1) -> None:
         """Let the next requests that have these bytes in them meet a fault."""
         with self._lock:
             self._planned += [(command, fault)] * times
-
-    def __enter__(self) -> Self:
-        self._begin(self._accept)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-        with self._lock:
-            for connection in self._open:  # clients keep theirs for the next request
-                with suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join()
-
-    def _begin(self, work: object, *args: object) -> None:
-        thread = threading.Thread(target=work, args=args, daemon=True)  # type: ignore[arg-type]
-        thread.start()
-        self._threads.append(thread)
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return
-            with self._lock:
-                self._open.add(connection)
-            self._begin(self._serve, connection)
 
     def _serve(self, connection: socket.socket) -> None:
         """Hand on one request and its answer after the other: a client sends none before it has the last answer."""
