@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from tests.support import on_hdfs
-from tests.support.driver import Driver
+from tests.support.driver import Driver, DriverSession
+from tests.support.lakes import named
 from tests.support.placed import matching, root_in
+from tests.support.runner import Failure, Result
 from tests.support.valkey import running
 
 # Slow: two Spark drivers are started, at the same time on two cores, and serve all tests here.
@@ -154,6 +157,62 @@ def test_a_restore_beside_a_writer_is_whole_or_refused(pair: tuple[Driver, Drive
         assert twins[0] == twins[1], f"database version {version}"
     for driver in pair:
         assert driver.sql(restore, "SELECT id FROM twin") == [{"id": 0}]
+
+
+@pytest.mark.deep  # each clean-up waits ten seconds; tests/crash/test_upkeep.py has it without Spark
+def test_what_a_transaction_reads_stays_while_another_driver_lets_it_expire_and_vacuums(
+    pair: tuple[Driver, Driver], tmp_path: Path
+) -> None:
+    """What it began with is replaced, expires and is vacuumed, before its statements and beside each of them."""
+    place = root_in(tmp_path)
+    catalog = TransactionalCatalog.open(place, create=True)
+    cleaner, writer = (driver.connect(place) for driver in pair)
+    well(
+        cleaner,
+        "CALL lake.system.retention(age => '0s', versions => 1, grace => '0s')",
+        "SET spark.databricks.delta.retentionDurationCheck.enabled = false",
+        "CREATE TABLE read_beside AS SELECT id FROM range(3)",
+        "CREATE TABLE written_beside (id BIGINT)",
+    )
+    clean_up = [
+        "INSERT OVERWRITE read_beside SELECT id FROM read_beside",
+        "CALL lake.system.expire_snapshots()",
+        "VACUUM read_beside RETAIN 0 HOURS",
+    ]
+    read, copy = "SELECT id FROM read_beside ORDER BY id", "INSERT INTO written_beside SELECT id FROM read_beside"
+    script = [read, copy, read, "COMMIT"]
+    rows = 0
+    for early in range(len(clean_up), -2, -1):
+        well(writer, "BEGIN", "INSERT INTO written_beside VALUES (-1)")  # from now on the others can know of it
+        well(cleaner, *clean_up[: max(early, 0)])
+        beside = ["SELECT 1"] * -early + clean_up[max(early, 0) :]
+        for mine, theirs in itertools.zip_longest(beside, script, fillvalue="SELECT 1"):
+            cleaner.tell(mine)
+            writer.tell(theirs)
+            cleaned, answer = cleaner.answer(), writer.answer()
+            assert isinstance(cleaned, Result), cleaned
+            if theirs == "COMMIT" and isinstance(answer, Failure):
+                assert answer.sqlstate == "40001", answer
+                continue
+            assert isinstance(answer, Result), answer
+            assert theirs != read or answer.rows == [[0], [1], [2]]
+            rows += 4 * (theirs == "COMMIT")
+    well(cleaner, *clean_up)
+    for session in (cleaner, writer):
+        assert well(session, "SELECT count(*) FROM written_beside").rows == [[rows]]
+        assert well(session, read).rows == [[0], [1], [2]]
+    location = catalog.database().tables[named("read_beside")].location
+    assert len(matching(f"{place}/{location}", "*.parquet")) == 1, "what nobody needed any more is gone"
+
+
+def well(session: DriverSession, *statements: str) -> Result:
+    """Run statements that must succeed, and return what the last one said."""
+    answers = [session.run(statement) for statement in statements]
+    [failed, *_] = [*(each for each in answers if isinstance(each, Failure)), None]
+    assert failed is None, failed
+    last = answers[-1]
+    assert isinstance(last, Result)
+    return last
 
 
 def _newest(root: str) -> int:

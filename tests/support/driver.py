@@ -62,7 +62,15 @@ class DriverSession:
     name: str
 
     def run(self, sql: str) -> Result | Failure:
-        answer = self.driver.ask({"sql": sql, "session": self.name})
+        self.tell(sql)
+        return self.answer()
+
+    def tell(self, sql: str) -> None:
+        """Begin a statement; `answer` waits for its end."""
+        self.driver.tell({"sql": sql, "session": self.name})
+
+    def answer(self) -> Result | Failure:
+        answer = self.driver.answer()
         if "rows" in answer:
             return Result(answer["columns"], answer["rows"])
         return Failure(answer["sqlstate"], answer["message"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
@@ -26,7 +26,7 @@ from lockstep.delta.log import staging_folder
 from lockstep.delta.real_paths import assert_real, real_paths
 from lockstep.errors import DuplicateError, InvalidError, UnavailableError, UndefinedError
 from lockstep.lake.changes import is_light
-from lockstep.lake.deletions import Wanted
+from lockstep.lake.deletions import OLD, Wanted
 from lockstep.lake.lake import Lake
 from lockstep.lake.policy import check_policy
 from lockstep.retry import RACE, Backoff
@@ -78,10 +78,7 @@ def commit_statement(
             hold_new(lake, info.id, location)
         actions = traced(real_paths(actions), info.id)
         assert_real(actions)
-        wanted = old_files([actions], location, lake.storage.url, lake.clock(), began_at=info.began_at)
-        if creation is not None and creation.elsewhere:
-            wanted = replace(wanted, locations=frozenset({location}))
-        statement = _Statement(lake, info, location, version, actions, creation, scans, views, wanted)
+        statement = _Statement(lake, info, location, version, actions, creation, scans, views)
         outcome = statement.commit(backoff)
     except (InvalidError, UnavailableError):  # of all errors, those after which nothing is or will be committed
         undo()
@@ -111,8 +108,8 @@ class _Statement:
 
     Attributes:
         actions: the commit, as it is ratified.
-        wanted: the old files among those that it adds, which may be going.
-        is_looked_for: whether the others were found.
+        wanted: the old files among those that it adds, and the folder of a new table, which may be going.
+        looked_at: when the others were last looked for.
         around: the conflict with who has made a table around the new one, see `lockstep.commit.elsewhere.surrounded`.
     """
 
@@ -124,8 +121,8 @@ class _Statement:
     creation: Creation | None
     scans: Sequence[Scan]
     views: Mapping[Name, int]
-    wanted: Wanted
-    is_looked_for: bool = False
+    wanted: Wanted = field(default_factory=Wanted)
+    looked_at: datetime | None = None
     around: Conflict | None = None
 
     @property
@@ -195,15 +192,27 @@ class _Statement:
         return Proposal(draft, head.version, partial(_unchanged, concerned, draft) if is_alone else None)
 
     def _missing(self, head: Database) -> Gone | None:
-        """Look for the files that it adds, the old ones each time; None if they are there."""
-        who = f"the statement (transaction {self.info.id})"
-        if not self.is_looked_for:
-            self.is_looked_for = True
+        """Look for the files that it adds; None if they are there.
+
+        The old ones are looked for each time. The others are too young to be deleted, and looked for once, unless this
+        process stood still since, for so long that they are old.
+        """
+        now, who = self.lake.clock(), f"the statement (transaction {self.info.id})"
+        if self.looked_at is None or now - self.looked_at >= OLD:
+            self.looked_at = now
+            self.wanted = self._old(now)
             files = added_files([self.actions], self.location, self.lake.storage.url)
             if (failure := missing_files(self.lake.storage, files - self.wanted.files, who)) is not None:
                 return failure
             self.lake.storage.flush(files)
         return check(self.lake, self.wanted, head, who)
+
+    def _old(self, now: datetime) -> Wanted:
+        """Return what it needs that is old enough to be deleted."""
+        url, began_at, creation = self.lake.storage.url, self.info.began_at, self.creation
+        wanted = old_files([self.actions], self.location, url, now, began_at=began_at)
+        is_new = creation is not None and (creation.elsewhere or began_at < now - OLD)
+        return replace(wanted, locations=frozenset({self.location})) if is_new else wanted
 
     def _write(self, table: Table) -> TableWrite:
         return TableWrite(

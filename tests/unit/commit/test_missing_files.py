@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 from urllib.parse import unquote
 from uuid import uuid4
@@ -11,6 +12,7 @@ import pytest
 from pyroaring import BitMap64
 
 from lockstep.catalog import TransactionalCatalog
+from lockstep.commit.outcomes import Committed
 from lockstep.delta.actions import render
 from lockstep.delta.combine.deletion_vectors import file_name, file_path, serialize
 from lockstep.delta.log import LOG
@@ -18,19 +20,24 @@ from lockstep.errors import (
     StagedFilesMissingError,
     UnavailableError,
 )
+from lockstep.lake.deletions import OLD
+from lockstep.timeline.files import entry_path
 from lockstep.transactions.state import State
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
     NEW_TABLE,
     add,
+    append,
     files,
     large,
     location,
     named,
+    open_catalog,
     remove,
     stage,
     tree,
 )
+from tests.support.retained import Ticking
 from tests.support.vectors import stored
 
 
@@ -141,3 +148,27 @@ def test_a_statement_on_its_own_whose_files_are_gone_is_refused(
         catalog.write(creation.location, 0, content, creation=creation)
     assert tree(store) == before
     assert other.database().version == 1
+
+
+@pytest.mark.parametrize("stood_still", [timedelta(0), OLD])
+def test_a_statement_that_stood_still_looks_for_its_files_again(
+    catalog: TransactionalCatalog, store: FaultyStorage, stood_still: timedelta
+) -> None:
+    """Just before its entry its process is suspended, and somebody commits; files that had got old may be gone."""
+    clock = Ticking()
+    slow = open_catalog(store, clock=clock)
+    where = location(slow, "a")
+    content = render([{"commitInfo": {"operation": "WRITE"}}, add("x", modificationTime=clock.ms)]).decode()
+    store.put(f"{where}/x", b"rows")
+
+    def meanwhile() -> None:
+        clock.now += stood_still
+        store.delete(f"{where}/x")
+        append(catalog, "b", "y")
+
+    store.interrupt("put_if_absent", meanwhile, path=entry_path(2))
+    if stood_still:
+        with pytest.raises(StagedFilesMissingError, match=f"{where}/x"):
+            slow.write(where, 1, content)
+    else:  # it is not asked for at each try what was there a moment ago
+        assert isinstance(slow.write(where, 1, content), Committed)
