@@ -199,20 +199,20 @@ def test_what_a_transaction_reads_stays_while_another_driver_lets_it_expire_and_
             rows += 4 * (theirs == "COMMIT")
     well(cleaner, *clean_up)
     for session in (cleaner, writer):
-        assert well(session, "SELECT count(*) FROM written_beside").rows == [[rows]]
-        assert well(session, read).rows == [[0], [1], [2]]
+        assert well(session, "SELECT count(*) FROM written_beside") == [[rows]]
+        assert well(session, read) == [[0], [1], [2]]
     location = catalog.database().tables[named("read_beside")].location
     assert len(matching(f"{place}/{location}", "*.parquet")) == 1, "what nobody needed any more is gone"
 
 
-def well(session: DriverSession, *statements: str) -> Result:
-    """Run statements that must succeed, and return what the last one said."""
-    answers = [session.run(statement) for statement in statements]
-    [failed, *_] = [*(each for each in answers if isinstance(each, Failure)), None]
-    assert failed is None, failed
-    last = answers[-1]
-    assert isinstance(last, Result)
-    return last
+def well(session: DriverSession, *statements: str) -> list[list[object]]:
+    """Run statements that must succeed, and return the rows of the last one."""
+    rows: list[list[object]] = []
+    for statement in statements:
+        answer = session.run(statement)
+        assert isinstance(answer, Result), (statement, answer)
+        rows = [[*row] for row in answer.rows]
+    return rows
 
 
 def _newest(root: str) -> int:
