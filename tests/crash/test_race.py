@@ -202,7 +202,7 @@ def test_what_a_transaction_reads_stays_while_another_driver_lets_it_expire_and_
         assert well(session, "SELECT count(*) FROM written_beside") == [[rows]]
         assert well(session, read) == [[0], [1], [2]]
     location = catalog.database().tables[named("read_beside")].location
-    assert len(matching(f"{place}/{location}", "*.parquet")) == 1, "what nobody needed any more is gone"
+    assert len(matching(f"{place}/{location}", "part-*.parquet")) == 1, "what nobody needed any more is gone"
 
 
 def well(session: DriverSession, *statements: str) -> list[list[object]]:

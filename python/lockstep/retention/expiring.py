@@ -16,7 +16,8 @@ from lockstep.lake.lake import Lake
 from lockstep.retention.clocks import check_clock
 from lockstep.retention.horizon import expire, readable
 from lockstep.retention.pins import pins
-from lockstep.retention.versions import Readable, Wishes, expired, retained
+from lockstep.retention.versions import Readable, Wishes, expired, first_of_last, retained
+from lockstep.timeline.log import Timeline
 from lockstep.workers import Progress, silent
 
 _log = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ def expire_snapshots(
 
     Args:
         older_than: each moment since then can be read afterwards.
-        retain_last: so many of the newest versions stay; 1 or more.
+        retain_last: so many of the newest versions that changed something stay; 1 or more.
         grace: versions that were the newest at some time within this stay, too.
         own: records of this process' open transactions.
         progress: is told how many of the timeline's files are deleted.
@@ -79,7 +80,7 @@ def expire_snapshots(
     wishes = Wishes(
         newest_then=_newest_at(lake, older_than),
         newest_in_grace=_newest_at(lake, lake.clock() - grace),
-        last=retain_last,
+        first_of_last=_first_of_last(timeline, retain_last, before.first),
         published_through=timeline.published_through,
         tags=wanted.tags,
         transactions=wanted.transactions or (),
@@ -107,6 +108,17 @@ def _exported(lake: Lake, before: Readable) -> frozenset[int]:
         UnavailableError, CorruptTimelineError: the records cannot be read.
     """
     return frozenset(filter(before.has, needed_versions(lake.storage, lake.clock())))
+
+
+def _first_of_last(timeline: Timeline, number: int, first: int) -> int:
+    """Return the oldest of so many of the newest versions, or the first that can be read; entries are read if needed.
+
+    Raises:
+        UnavailableError, CorruptTimelineError: the entries cannot be read.
+    """
+    if timeline.head.version - number < first:
+        return first
+    return first_of_last(timeline.past(after=first - 1), number, first)
 
 
 def _newest_at(lake: Lake, time: datetime) -> int | None:

@@ -7,8 +7,14 @@ but the tags, exports and transactions ask for an unbroken run up to the newest;
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from itertools import islice
+
+from lockstep.timeline.entry import Entry
+
+CHANGE_NOTHING = frozenset({"expiry", "abort"})
+"""Kinds of entries behind which the database is what it was before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,7 @@ class Wishes:
         newest_then: the newest version at the time from which on all are kept, so that each moment since then can be
             read; None where nobody can tell, which keeps all.
         newest_in_grace: the newest version when the grace period of readers began; None keeps all.
-        last: so many of the newest are kept; 1 or more.
+        first_of_last: the oldest of the newest versions that are kept however old they are, see `first_of_last`.
         published_through: the commits of the versions up to this one are in their tables' logs; of a later one the
             entry may be the only place that has them.
         tags, transactions: the versions that tags name, and that open transactions began at.
@@ -46,11 +52,21 @@ class Wishes:
 
     newest_then: int | None
     newest_in_grace: int | None
-    last: int
+    first_of_last: int
     published_through: int
     tags: Collection[int] = ()
     transactions: Collection[int] = ()
     exports: Collection[int] | None = ()
+
+
+def first_of_last(newest_first: Iterable[Entry], number: int, otherwise: int) -> int:
+    """Return the oldest of so many of the newest versions; `otherwise` where there are not so many.
+
+    What changes nothing does not count. Else each run of upkeep, which is such a version, would push another one out
+    of those that are kept, until a lake that nobody writes has nothing left but runs of upkeep.
+    """
+    versions = (entry.version for entry in newest_first if entry.kind not in CHANGE_NOTHING)
+    return next(islice(versions, number - 1, None), otherwise)
 
 
 def retained(readable: Readable, wishes: Wishes) -> Readable:
@@ -60,7 +76,7 @@ def retained(readable: Readable, wishes: Wishes) -> Readable:
     bounds = (
         wishes.newest_then,
         wishes.newest_in_grace,
-        readable.newest - max(wishes.last, 1) + 1,
+        wishes.first_of_last,
         wishes.published_through,
         readable.newest,
     )

@@ -21,7 +21,7 @@ from lockstep.retention.files import Doomed, TableFiles, doomed_files, kind_of, 
 from lockstep.retention.logs import doomed_log, unreadable
 from lockstep.retention.needs import NOTHING, Need, needs
 from lockstep.retention.queue import Marks, Queue, over, split, still
-from lockstep.retention.versions import Readable, Wishes, expired, retained
+from lockstep.retention.versions import Readable, Wishes, expired, first_of_last, retained
 from lockstep.storage import LATEST, Found, time_of
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Entry, Table, TableDdl
@@ -41,15 +41,15 @@ ALL = Readable(0, 20)
 VERSIONS: list[tuple[str, Readable, dict[str, Any], Readable]] = [
     ("what is older than all ask for goes", ALL, {}, Readable(10, 20)),
     ("the age keeps a longer run than the number", ALL, {"newest_then": 4}, Readable(4, 20)),
-    ("the number keeps a longer run than the age", ALL, {"last": 15}, Readable(6, 20)),
+    ("the number keeps a longer run than the age", ALL, {"first_of_last": 6}, Readable(6, 20)),
     ("the grace of readers keeps a longer run than both", ALL, {"newest_in_grace": 2}, Readable(2, 20)),
     (
         "the newest stays whatever is asked",
         ALL,
-        {"newest_then": 20, "newest_in_grace": 20, "last": 0},
+        {"newest_then": 20, "newest_in_grace": 20, "first_of_last": 21},
         Readable(20, 20),
     ),
-    ("more are asked for than there are", ALL, {"last": 99}, ALL),
+    ("more are asked for than there are", ALL, {"first_of_last": 0}, ALL),
     ("nobody can tell which was the newest then", ALL, {"newest_then": None}, ALL),
     ("nobody can tell who may be reading", ALL, {"newest_in_grace": None}, ALL),
     ("what is not published yet stays", ALL, {"published_through": 7}, Readable(7, 20)),
@@ -66,11 +66,29 @@ VERSIONS: list[tuple[str, Readable, dict[str, Any], Readable]] = [
     ("readable", "wishes", "expected"), [case[1:] for case in VERSIONS], ids=[c[0] for c in VERSIONS]
 )
 def test_which_versions_stay(readable: Readable, wishes: dict[str, Any], expected: Readable) -> None:
-    most = {"newest_then": 10, "newest_in_grace": 15, "last": 3, "published_through": 20}
+    most = {"newest_then": 10, "newest_in_grace": 15, "first_of_last": 18, "published_through": 20}
     after = retained(readable, Wishes(**{**most, **wishes}))
     assert after == expected
     gone = {v for v in range(21) if readable.has(v)} - {v for v in range(21) if after.has(v)}
     assert expired(readable, after) == len(gone)
+
+
+KINDS: list[tuple[str, list[str], int, int]] = [
+    ("so many", ["transaction"] * 5, 3, 3),
+    ("one", ["transaction"] * 5, 1, 5),
+    ("as many as there are", ["transaction"] * 5, 5, 1),
+    ("more than there are", ["transaction"] * 5, 6, 0),
+    ("a plain writer's count", ["transaction", "external", "external"], 2, 2),
+    ("expiry does not", ["transaction", "transaction", "expiry", "expiry", "expiry"], 2, 1),
+    ("nor does it where it is in between", ["transaction", "expiry", "transaction"], 2, 1),
+    ("nor does the end of a transaction", ["transaction", "transaction", "abort"], 1, 2),
+]
+
+
+@pytest.mark.parametrize(("kinds", "number", "expected"), [case[1:] for case in KINDS], ids=[c[0] for c in KINDS])
+def test_which_are_the_newest(kinds: list[Any], number: int, expected: int) -> None:
+    entries = [entry(version, kind=kind) for version, kind in enumerate(kinds, start=1)]
+    assert first_of_last(reversed(entries), number, 0) == expected
 
 
 # --- versions of tables -----------------------------------------------------------------------------------------------

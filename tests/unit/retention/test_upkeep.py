@@ -156,6 +156,22 @@ def test_what_expired_is_marked_and_goes_after_the_grace_period(catalog: Transac
     assert catalog.lake.storage.list(deletions.FOLDER) == [], "no mark and nothing begun is left"
 
 
+def test_of_a_lake_that_nobody_writes_no_further_run_takes_anything(
+    catalog: TransactionalCatalog, clock: Ticking
+) -> None:
+    """A run of upkeep is a version, too, and takes the place of no other among the newest that are kept."""
+    for number in range(5):
+        append(catalog, "b", f"{number}")
+    kept = catalog.database().version - 2
+    for _ in range(4):
+        clock.now += DAY
+        expire(catalog, last=3)
+        assert again(catalog).database().expired.first_kept == kept
+    append(catalog, "b", "next")
+    expire(catalog, last=3)
+    assert again(catalog).database().expired.first_kept == kept + 1
+
+
 def test_only_what_was_chosen_goes(catalog: TransactionalCatalog) -> None:
     expire(catalog)
     catalog.run(lambda tx: tx.changing().create_namespace(("s",), {}))
