@@ -54,6 +54,8 @@ export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 # A Spark installed elsewhere would be used instead of the pinned one.
 unexport SPARK_HOME SPARK_CONF_DIR
+# What is compiled once is kept: each of some hundred processes that tests start would compile Lockstep anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -281,7 +281,8 @@ RETENTION_VERSIONS = Setting(
     "retention-versions",
     "catalog",
     "whole number",
-    "`expire_snapshots` and `maintain` also keep so many of the newest versions, however old they are; versions that changed nothing, as expiry makes them, do not count. 1 or more.",
+    "`expire_snapshots` and `maintain` also keep so many of the newest versions, however old they are; versions that "
+    "changed nothing, as expiry makes them, do not count. 1 or more.",
     default="100",
 )
 DELETION_GRACE = Setting(

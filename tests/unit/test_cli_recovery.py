@@ -272,3 +272,8 @@ def test_waiting_in_vain_has_an_exit_code_of_its_own(root: Path) -> None:
     done = lockstep("wait", root, "--timeout", 0)
     assert (done.exit_code, done.stdout) == (3, "database version 3: 0 versions after 3\n")
     assert lockstep("wait", root, "--after", 2, "--timeout", 0).exit_code == 0
+
+
+@pytest.mark.parametrize("seconds", ["nan", "-1"])
+def test_waiting_for_no_number_of_seconds_is_refused(root: Path, seconds: str) -> None:
+    assert lockstep("wait", root, "--timeout", seconds).exit_code == 2

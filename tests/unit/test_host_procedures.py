@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lockstep.commit.records import record_of, write
+from lockstep.recovery.tags import new_tag
 from lockstep.spark.host.procedures import PROCEDURES
 from lockstep.spark.host.times import micros_of
 from tests.support.client import Client
@@ -125,6 +127,22 @@ def test_a_reader_of_an_older_version_knows_the_tags_of_when_it_began(one: Clien
     assert [row[:2] for row in called(one, "tags")] == [["Before", then]]
     assert catalog.as_of("later").version == then + 4
     assert one.resolve("a", version="@BEFORE")["version"] == one.resolve("a", version=f"@{then}")["version"] == 0
+
+
+@pytest.mark.parametrize(("days", "told"), [(None, "there"), (2, "there"), (1, "42710")])
+def test_a_tag_that_keeps_nothing_any_more_is_not_there_already(one: Client, days: int | None, told: str) -> None:
+    """Who asks for it if there is none would go on without anything kept."""
+    catalog = one.lake()
+    yesterday = catalog.lake.clock() - timedelta(days=1)
+    made = new_tag("eod", version=1, days=days, comment="", now=yesterday)
+    catalog.run(lambda tx: tx.changing().create_tag(made))
+    arguments = {"tag": "EOD", "if_not_exists": True}
+    if told == "there":
+        assert [row[:2] for row in called(one, "create_tag", **arguments)] == [["eod", 1]]
+    else:
+        assert refused(one, "create_tag", **arguments) == told
+        called(one, "drop_tag", tag="eod")
+        called(one, "create_tag", **arguments)
 
 
 # --- dry runs ---------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ And `wait`, for more.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -385,10 +386,22 @@ def _print_changes(changes: Iterable[Change]) -> None:
     print_table(columns, rows)
 
 
+def a_number(_: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    """Refuse `nan`, which is in every range and never over."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("nan is not a number of seconds", param=option)
+    return value
+
+
 @click.command()
 @root_argument
 @click.option("--after", type=click.IntRange(min=0), help="Wait for a later version than this; the newest by default.")
-@click.option("--timeout", type=click.FloatRange(min=0), help="For how many seconds at most; for ever by default.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    callback=a_number,
+    help="For how many seconds at most; for ever by default.",
+)
 @json_option
 def wait(root: str, *, after: int | None, timeout: float | None, as_json: bool) -> None:
     """Wait until there is a newer database version; exit with 3 if there is none in time.

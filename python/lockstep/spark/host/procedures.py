@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from lockstep.commit.records import OpenRecord, abort, look_at_abort, with_own
-from lockstep.errors import InvalidError, NoTransactionError, UndefinedError
+from lockstep.errors import DuplicateError, InvalidError, NoTransactionError, UndefinedError
 from lockstep.exports.tagged import create_tag
 from lockstep.recovery.tags import new_tag
 from lockstep.spark.host import upkeep
@@ -25,7 +25,7 @@ from lockstep.spark.host.recovery_procedures import RECOVERY_PROCEDURES
 from lockstep.spark.host.requests import Change, Operation, Requests, operation
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Namespace, Tag, TagDdl
-from lockstep.transactions.names import Names, tags_in
+from lockstep.transactions.names import TAG_EXISTS, Names, tags_in
 from lockstep.transactions.statements import shortened
 from lockstep.transactions.transaction import Transaction
 
@@ -124,6 +124,12 @@ class ProcedureRequests(Requests):
         house, given = self._house(request), request.arguments
         name, days = str(given["tag"]), given.get("retain_days")
         if given.get("if_not_exists") and (tag := self._tag(session, house, name)) is not None:
+            if tag.retain_until is not None and tag.retain_until <= house.catalog.lake.clock():
+                raise DuplicateError(
+                    f"tag {tag.name} exists, and since {tag.retain_until.isoformat(timespec='seconds')} it keeps "
+                    "nothing: DROP TAG first, or choose another name",
+                    sqlstate=TAG_EXISTS,
+                )
             return answer_of([[tag.name, tag.version, micros(tag.retain_until)]])
         when = version_said(given, "version", "timestamp")
         ddl = new_tag(
