@@ -32,7 +32,7 @@ class Told:
 def told(spark_session: Any) -> Iterator[Told]:
     with servers.azurite(OTHER_ACCOUNT) as server:
         name = "told"
-        settings = {"root": server.url("lake").replace("abfss://", "abfs://"), "create": "true"}
+        settings = {"root": server.url("lake"), "create": "true"}
         settings |= {f"store.{key}": value for key, value in server.options.items()}
         of_driver = spark_session._jsparkSession.sparkContext().conf()
         said = {f"spark.sql.catalog.{name}": "lockstep.spark.LockstepCatalog"}

@@ -29,7 +29,7 @@ Elsewhere = Mapping[str, str]
 
 FILE_SYSTEM = {
     "": "LocalFileSystem",
-    "abfs": "AzureBlobFileSystem",
+    "abfss": "AzureBlobFileSystem",
     "hdfs": "DistributedFileSystem",
     "s3": "S3AFileSystem",
 }[ROOTS.partition("://")[0]]
@@ -64,7 +64,7 @@ def asking(endpoint: str) -> dict[str, str]:
     store = urlsplit(ROOTS)
     if on_azure.IS_WANTED:
         address = urlsplit(endpoint).netloc
-        return {f"fs.azure.abfs.endpoint.{store.hostname}": address, "fs.abfs.impl.disable.cache": "true"}
+        return {f"fs.azure.abfs.endpoint.{store.hostname}": address, "fs.abfss.impl.disable.cache": "true"}
     return {f"fs.s3a.bucket.{store.netloc}.endpoint": endpoint, "fs.s3a.impl.disable.cache": "true"}
 
 

@@ -25,8 +25,11 @@ IS_WANTED = ROOTS.startswith("abfs")
 OPTIONS = {"account_key": servers.ACCOUNT_KEY}
 """What a catalog is told of the store, besides the environment."""
 
-WITHOUT_TLS = {"spark.hadoop.fs.azure.always.use.https": "false"}
-"""What Spark must be told by hand: Hadoop has it of all accounts."""
+WITHOUT_TLS = {
+    "spark.hadoop.fs.azure.always.use.https": "false",
+    "spark.hadoop.fs.abfss.impl": "org.apache.hadoop.fs.azurebfs.AzureBlobFileSystem",
+}
+"""What Spark must be told by hand: Hadoop has it of all accounts. Its class for `abfss` speaks TLS whatever is set."""
 
 JARS = Path(__file__).with_name("abfs_jars.txt")
 
@@ -55,7 +58,7 @@ def told() -> Iterator[dict[str, str]]:
             "AZURE_STORAGE_ENDPOINT": endpoint,
             "AZURE_STORAGE_ACCOUNT_KEY": server.options["account_key"],
             "LOCKSTEP_TEST_DIRECT": endpoint,
-            "LOCKSTEP_TEST_ROOTS": server.root.replace("abfss://", "abfs://"),  # which has no TLS
+            "LOCKSTEP_TEST_ROOTS": server.root,
         }
 
 
