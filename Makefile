@@ -9,6 +9,9 @@ S3_TESTS := tests/spark/test_contract.py tests/spark/test_same_root.py tests/spa
 S3_SERVER ?= s3proxy
 S3_FAULT_TESTS := tests/spark/test_contract.py tests/crash
 ARBITER_TESTS := tests/spark/test_arbitrated.py tests/crash/test_race.py
+AZURE_TESTS := tests/spark/test_contract.py tests/spark/test_same_root.py tests/spark/test_azure.py tests/crash/test_race.py
+# Of the contract in Spark, of the looks at the root and of the race what is run on Azurite unless TESTS says otherwise.
+AZURE_SAMPLE := azure or begin_commit or same_root or race
 HDFS_TESTS := tests/storage/test_contract.py tests/storage/test_hdfs.py tests/spark/test_contract.py tests/spark/test_same_root.py tests/crash/test_race.py tests/crash/test_hdfs.py
 # Of each of these files what is for HDFS, and of the contract in Spark and of the race a sample.
 HDFS_SAMPLE := hdfs or begin_commit or conflicting or different or same_root
@@ -164,8 +167,13 @@ test-s3: setup jar ## run the contract in Spark on s3a, and two drivers on one l
 test-s3-sample: PYTEST_ARGS := -k 'begin_commit or same_root or command_line or log_store and not (sent_again or nobody_knows)'
 test-s3-sample: test-s3 ## run one file of sql/ on s3a, what Spark sees and is told of the root, and plain Delta's drivers beside Lockstep's
 
-.PHONY: test-contract-s3 test-contract-hdfs
-test-contract-s3 test-contract-hdfs: test-contract-%: setup jar ## run all of sql/ in Spark on lakes in an S3 server, or in HDFS
+.PHONY: test-azure
+test-azure: setup jar ## run a sample of the contract in Spark on abfs, and two drivers on one lake, against Azurite; needs npm
+	@echo "test-azure: $(or $(TESTS),$(AZURE_TESTS)) on Azurite (PYTEST_ARGS=$(PYTEST_ARGS))"
+	@$(BIN)/python -m tests.support.on_azure $(or $(TESTS),$(AZURE_TESTS) -k "$(AZURE_SAMPLE)") $(PYTEST_ARGS)
+
+.PHONY: test-contract-s3 test-contract-azure test-contract-hdfs
+test-contract-s3 test-contract-azure test-contract-hdfs: test-contract-%: setup jar ## run all of sql/ in Spark on lakes in an S3 server, in Azurite, or in HDFS
 	@echo "$@: tests/spark/test_contract.py (PYTEST_ARGS=$(PYTEST_ARGS))"
 	@$(BIN)/python -m tests.support.on_$* tests/spark/test_contract.py $(PYTEST_ARGS)
 
@@ -245,8 +253,8 @@ demo: setup jar ## show Lockstep at work (DEMO_ARGS=…)
 	@echo "demo: sql/demo/run.py $(DEMO_ARGS)"
 	@$(BIN)/python sql/demo/run.py $(DEMO_ARGS)
 
-.PHONY: demo-s3 demo-hdfs
-demo-s3 demo-hdfs: demo-%: setup jar ## show the same on a lake in an S3 server, or in HDFS, which it starts (DEMO_ARGS=…)
+.PHONY: demo-s3 demo-azure demo-hdfs
+demo-s3 demo-azure demo-hdfs: demo-%: setup jar ## show the same on a lake in an S3 server, in Azurite, or in HDFS, which it starts (DEMO_ARGS=…)
 	@echo "$@: sql/demo/run.py $(DEMO_ARGS)"
 	@$(BIN)/python -m tests.support.demo $* $(DEMO_ARGS)
 

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, settings
 from pytest_spark.config import SparkConfigBuilder  # type: ignore[import-untyped]
 
 import lockstep
-from tests.support import on_hdfs, on_s3
+from tests.support import on_azure, on_hdfs, on_s3
 from tests.support.sessions import CATALOG, INTERPRETED, JAVA, LASTING_JAVA, ROOTS, SMALL
 from tests.support.sparks import is_before
 
@@ -98,6 +98,8 @@ def _lockstep_settings(folder: Path) -> dict[str, str]:
     """Return Lockstep's settings, wherever the tests' lakes are to lie."""
     if ROOTS.startswith("s3"):
         return on_s3.settings()
+    if on_azure.IS_WANTED:
+        return on_azure.settings()
     if ROOTS:
         return lockstep.conf(root=f"{ROOTS}/unused", catalog=CATALOG, create=True) | on_hdfs.SOONER
     return lockstep.conf(root=str(folder / "unused"), catalog=CATALOG)

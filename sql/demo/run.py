@@ -35,7 +35,7 @@ TABLES = ("region", "nation", "supplier", "customer", "part", "partsupp", "order
 CHANGING = ("orders", "lineitem", "history")
 """The tables that change after they are loaded."""
 
-DELTA_RS = {"aws_allow_http": "true"}
+DELTA_RS = {"allow_http": "true"}
 """What delta-rs is told besides the environment: that a store may be reached without TLS if its address says so."""
 
 PATIENCE_SECONDS = 120

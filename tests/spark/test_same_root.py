@@ -1,12 +1,13 @@
 """Spark's side and Lockstep's look at one root, or nothing is read or written.
 
 Hadoop is made to look elsewhere as users do it: of a folder by a mount table (`fs.file.impl`), of a bucket by another
-endpoint, that of a second server; of HDFS by a mount table, too. `make test-s3` and `make test-hdfs` run these tests
-there.
+endpoint, that of a second server; of HDFS by a mount table, too. `make test-s3`, `make test-azure` and `make test-hdfs`
+run these tests there.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,14 +20,19 @@ from pyspark.errors import PySparkException
 from lockstep.spark.raised import from_spark
 from lockstep.storage import open_storage, url_of
 from lockstep.timeline.log import Timeline
-from tests.support import on_hdfs
+from tests.support import on_azure, on_hdfs, servers
 from tests.support.s3 import KEYS, moto, serving
 from tests.support.sessions import ROOTS
 
 Elsewhere = Mapping[str, str]
 """What a session sets to look elsewhere."""
 
-FILE_SYSTEM = "DistributedFileSystem" if on_hdfs.IS_WANTED else "S3AFileSystem" if ROOTS else "LocalFileSystem"
+FILE_SYSTEM = {
+    "": "LocalFileSystem",
+    "abfss": "AzureBlobFileSystem",
+    "hdfs": "DistributedFileSystem",
+    "s3": "S3AFileSystem",
+}[ROOTS.partition("://")[0]]
 ENTRY = "_lockstep/timeline/00000000000000000000.json"
 
 
@@ -41,14 +47,25 @@ def other_root(stack: ExitStack, root: Path | str, tmp_path: Path) -> tuple[str,
     """Return another place by the name of this lake's root: its URL, how Lockstep opens it, and how Spark does."""
     if on_hdfs.IS_WANTED:
         return f"{root}-elsewhere", {}, mounted(urlsplit(str(root)).path, f"{root}-elsewhere", urlsplit(ROOTS).netloc)
+    if on_azure.IS_WANTED:
+        options = stack.enter_context(servers.azurite()).options
+        return str(root), {**options}, asking(options["endpoint"])
     if ROOTS:
         bucket = urlsplit(ROOTS).netloc
         endpoint = stack.enter_context(serving(moto(), bucket=bucket))
-        settings = {f"fs.s3a.bucket.{bucket}.endpoint": endpoint, "fs.s3a.impl.disable.cache": "true"}
-        return str(root), {**KEYS, "endpoint": endpoint}, settings
+        return str(root), {**KEYS, "endpoint": endpoint}, asking(endpoint)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     return str(elsewhere), {}, mounted(str(root), f"file://{elsewhere}")
+
+
+def asking(endpoint: str) -> dict[str, str]:
+    """Return the settings by which Hadoop asks another server for the store that lakes lie in."""
+    store = urlsplit(ROOTS)
+    if on_azure.IS_WANTED:
+        address = urlsplit(endpoint).netloc
+        return {f"fs.azure.abfs.endpoint.{store.hostname}": address, "fs.abfss.impl.disable.cache": "true"}
+    return {f"fs.s3a.bucket.{store.netloc}.endpoint": endpoint, "fs.s3a.impl.disable.cache": "true"}
 
 
 def mounted(at: str, folder: str, name_node: str = "") -> dict[str, str]:
@@ -102,9 +119,8 @@ def test_a_session_whose_spark_sees_an_empty_place_is_refused(
 
 
 def settings_shown(settings: Elsewhere) -> list[str]:
-    return [
-        f"{name}={settings[name]}" for name in settings if name.endswith((".endpoint", "fs.file.impl", "fs.hdfs.impl"))
-    ]
+    shown = re.compile(r"\.endpoint($|\.)|^fs\.(file|hdfs)\.impl$")
+    return [f"{name}={value}" for name, value in settings.items() if shown.search(name)]
 
 
 def test_a_session_whose_spark_sees_another_lake_is_refused(
@@ -150,12 +166,12 @@ def test_a_session_that_sees_the_same_by_another_way_goes_on(
 def test_a_root_that_spark_may_not_read_is_an_error_of_its_own(connect: Callable[[], Any], stack: ExitStack) -> None:
     if not ROOTS or on_hdfs.IS_WANTED:
         pytest.skip("whoever runs tests of files may be root, who may read all")
-    bucket = urlsplit(ROOTS).netloc
+    bucket = urlsplit(ROOTS).netloc.partition("@")[0]
     endpoint = stack.enter_context(serving(Denying(), bucket=bucket))
     session = connect()
-    set_all(session, {f"fs.s3a.bucket.{bucket}.endpoint": endpoint, "fs.s3a.impl.disable.cache": "true"})
+    set_all(session, asking(endpoint))
     name, state, message = refused(session, "SHOW TABLES")
-    assert (name, state, endpoint in message) == ("ConfigurationError", "42501", True)
+    assert (name, state, urlsplit(endpoint).netloc in message) == ("ConfigurationError", "42501", True)
 
 
 class Denying:

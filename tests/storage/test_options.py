@@ -350,6 +350,41 @@ KEYS = {f"{B}access.key": "id", f"{B}secret.key": "s", f"{B}aws.credentials.prov
             id="azure by a key of another name",
         ),
         pytest.param(AZURE, {}, {}, {}, id="azure by nothing"),
+        pytest.param(
+            AZURE,
+            {"endpoint": "http://127.0.0.1:10000/acc/"},
+            {},
+            {
+                f"fs.azure.abfs.endpoint.{HOST}": "127.0.0.1:10000",
+                f"fs.azure.account.hns.enabled.{HOST}": "false",
+                f"fs.azure.fns.account.service.type.{HOST}": "BLOB",
+                f"fs.azure.networking.library.{HOST}": "JDK_HTTP_URL_CONNECTION",
+            },
+            id="azure's emulator",
+        ),
+        pytest.param(
+            AZURE,
+            {},
+            {"AZURE_STORAGE_ENDPOINT": "https://azure.example/acc"},
+            {
+                f"fs.azure.abfs.endpoint.{HOST}": "azure.example:443",
+                f"fs.azure.account.hns.enabled.{HOST}": "false",
+                f"fs.azure.fns.account.service.type.{HOST}": "BLOB",
+            },
+            id="azure's emulator, of the environment and by TLS",
+        ),
+        *(
+            pytest.param(
+                place, {"endpoint": endpoint}, {}, {}, id=f"an address that abfs has no setting for: {endpoint}"
+            )
+            for place, endpoint in [
+                (AZURE, "https://acc.blob.core.windows.net"),
+                (AZURE, "http://127.0.0.1:10000/other"),
+                (AZURE, "http://127.0.0.1:10000/acc/c"),
+                (AZURE, "http://[::1]:10000/acc"),
+                (Place("azure", "c", "lake", "acc.blob.core.windows.net"), "http://127.0.0.1:10000/acc"),
+            ]
+        ),
     ],
 )
 def test_what_hadoop_is_told(

@@ -21,6 +21,7 @@ ALL = [
     pytest.param(GS, {"service_account": "/f", "endpoint": "http://h"}, id="gs by a file"),
     pytest.param(GS, {"skip_signature": "true"}, id="gs by nobody"),
     pytest.param(AZURE, {"account_key": "k"}, id="azure by a key"),
+    pytest.param(AZURE, {"account_key": "k", "endpoint": "http://h:1/account"}, id="azure at an address"),
     pytest.param(AZURE, {"sas_key": "k"}, id="azure by SAS"),
     pytest.param(AZURE, {"client_id": "i", "client_secret": "s", "tenant_id": "t"}, id="azure by a principal"),
 ]
@@ -60,6 +61,9 @@ def test_what_is_set_keeps_out_what_says_the_same(place: Place, options: dict[st
         pytest.param(GS, {"service_account": "/f"}, "google.cloud.auth.type", "json.keyfile", id="gs, of old"),
         pytest.param(AZURE, {"sas_key": "k"}, "fs.azure.account.auth.type", "fixed.token", id="of all accounts"),
         pytest.param(AZURE, {"sas_key": "k"}, f"fs.azure.account.key.{AZURE.host}", "fixed.token", id="of the account"),
+        pytest.param(
+            AZURE, {"endpoint": "http://h:1/account"}, "fs.azure.abfs.endpoint", "service.type", id="azure's address"
+        ),
     ],
 )
 def test_what_belongs_together_is_told_together(place: Place, options: dict[str, str], is_set: str, kept: str) -> None:

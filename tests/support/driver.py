@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support import on_hdfs, on_s3
+from tests.support import on_azure, on_hdfs, on_s3
 from tests.support.child import Child, Parent
 from tests.support.runner import Failure, Result
 from tests.support.sessions import CATALOG, INTERPRETED, ROOTS, SMALL, SparkConnection, new_session
@@ -87,9 +87,11 @@ def main(root: str, arbiter: str | None = None) -> None:
 
     parent = Parent()
     builder = SparkSession.builder.master("local[1]")
-    if ROOTS.startswith("s3"):
-        builder = builder.config("spark.jars", ",".join(map(str, on_s3.s3a_jars())))
-    builder = lockstep.configure(builder, root=root, catalog=CATALOG, create=True, arbiter=arbiter)
+    if ROOTS.startswith("s3") or on_azure.IS_WANTED:
+        jars = on_azure.abfs_jars() if on_azure.IS_WANTED else on_s3.s3a_jars()
+        builder = builder.config("spark.jars", ",".join(map(str, jars)))
+    options = on_azure.OPTIONS if on_azure.IS_WANTED else None
+    builder = lockstep.configure(builder, root=root, catalog=CATALOG, create=True, arbiter=arbiter, options=options)
     settings = {
         **SMALL,
         **INTERPRETED,
@@ -98,6 +100,8 @@ def main(root: str, arbiter: str | None = None) -> None:
     }
     if on_hdfs.IS_WANTED:
         settings |= on_hdfs.SOONER
+    if on_azure.IS_WANTED:
+        settings |= on_azure.WITHOUT_TLS
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()

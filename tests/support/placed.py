@@ -8,6 +8,7 @@ from deltalake import DeltaTable
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.storage import open_storage
+from tests.support import on_azure
 from tests.support.sessions import CATALOG, DIRECT, ROOTS
 
 
@@ -24,7 +25,8 @@ def matching(root: str, pattern: str) -> list[str]:
 
 def delta(url: str) -> DeltaTable:
     """Open a table as any Delta reader does; in a store without TLS, and past what breaks the way there, too."""
-    return DeltaTable(url, storage_options={"aws_allow_http": "true", "aws_endpoint_url": DIRECT} if DIRECT else None)
+    endpoint = "azure_storage_endpoint" if on_azure.IS_WANTED else "aws_endpoint_url"
+    return DeltaTable(url, storage_options={"allow_http": "true", endpoint: DIRECT} if DIRECT else None)
 
 
 def delta_tables(root: str) -> dict[str, DeltaTable]:

@@ -123,15 +123,16 @@ def versitygw() -> Iterator[Server]:
 
 
 @contextmanager
-def azurite() -> Iterator[Server]:
-    """Serve Azure's blobs from memory."""
+def azurite(account: str = ACCOUNT) -> Iterator[Server]:
+    """Serve Azure's blobs from memory, those of one account."""
     port = free_port()
     main = FOLDER / "node_modules/azurite/dist/src/blob/main.js"
     options = ("--silent", "--skipApiVersionCheck", "--inMemoryPersistence")
-    with running(["node", str(main), "--blobPort", str(port), *options], f"http://127.0.0.1:{port}"):
-        endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
-        _make_container(endpoint, "lake")
-        yield Server(f"abfss://lake@{ACCOUNT}.dfs.core.windows.net", {"endpoint": endpoint, "account_key": ACCOUNT_KEY})
+    command = ["env", f"AZURITE_ACCOUNTS={account}:{ACCOUNT_KEY}", "node", str(main), "--blobPort", str(port), *options]
+    with running(command, f"http://127.0.0.1:{port}"):
+        endpoint = f"http://127.0.0.1:{port}/{account}"
+        _make_container(endpoint, "lake", account)
+        yield Server(f"abfss://lake@{account}.dfs.core.windows.net", {"endpoint": endpoint, "account_key": ACCOUNT_KEY})
 
 
 @contextmanager
@@ -276,10 +277,10 @@ def _answers(endpoint: str) -> bool:
     return True
 
 
-def _make_container(endpoint: str, name: str) -> None:
+def _make_container(endpoint: str, name: str, account: str) -> None:
     """Make a container: a request that is signed with the account's key, as Azure's documentation has it."""
     date, version = datetime.now(UTC).strftime("%a, %d %b %Y %H:%M:%S GMT"), "2021-08-06"
-    headers = f"x-ms-date:{date}\nx-ms-version:{version}\n/{ACCOUNT}/{ACCOUNT}/{name}\nrestype:container"
+    headers = f"x-ms-date:{date}\nx-ms-version:{version}\n/{account}/{account}/{name}\nrestype:container"
     text = f"PUT{12 * chr(10)}{headers}"
     signature = base64.b64encode(hmac.new(base64.b64decode(ACCOUNT_KEY), text.encode(), hashlib.sha256).digest())
     request = urllib.request.Request(
@@ -288,7 +289,7 @@ def _make_container(endpoint: str, name: str) -> None:
         headers={
             "x-ms-date": date,
             "x-ms-version": version,
-            "Authorization": f"SharedKey {ACCOUNT}:{signature.decode()}",
+            "Authorization": f"SharedKey {account}:{signature.decode()}",
             "Content-Length": "0",
         },
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -171,7 +172,8 @@ def test_addresses_are_shown(endpoint: str, shown: bool) -> None:
 @pytest.mark.parametrize("url", ["s3://b/lake", "gs://b/lake", "abfss://c@a.dfs.core.windows.net/lake"])
 def test_spark_is_asked_for_no_setting_that_is_a_key(url: str) -> None:
     names = hadoop_addresses(place_of(url))
-    assert all(name.rpartition(".")[2] in ("impl", "endpoint", "region", "url") for name in names)
+    said = [name.removesuffix(".a.dfs.core.windows.net").rpartition(".")[2] for name in names]
+    assert {*said} <= {"impl", "endpoint", "region", "url"}
     told = hadoop_settings(place_of(url), {"endpoint": "http://one", "region": "r"}, {})
     assert {name for name in told if "endpoint" in name or "root" in name} <= {*names}
 
@@ -380,31 +382,41 @@ def test_a_local_root_is_told_nothing(shim: Shim) -> None:
     assert (look["tells"], look["names"]) == ([], [])
 
 
+IN_S3, IN_AZURE = "s3://c/w", "abfss://c@acc.dfs.core.windows.net/w"
+ACCOUNT, ABFS_ENDPOINT = "acc.dfs.core.windows.net", "fs.azure.abfs.endpoint"
+OF_ONE = re.compile(rf"^fs\.s3a\.bucket\.c\.|\.{re.escape(ACCOUNT)}$")
+"""The names of settings of one store alone."""
+
+
 @pytest.mark.parametrize(
-    ("options", "settings", "is_refused"),
+    ("url", "options", "settings", "is_refused"),
     [
-        ({"region": "r"}, {"fs.s3a.endpoint": "http://one"}, True),
-        ({"region": "r"}, {"fs.s3a.endpoint": "http://one", "fs.s3a.bucket.c.endpoint": "http://two"}, False),
-        ({"region": "r"}, {"fs.s3a.endpoint": "https://s3.eu-west-1.amazonaws.com"}, False),
-        ({"region": "r"}, {"fs.s3a.endpoint": "s3.amazonaws.com"}, False),
-        ({"region": "r"}, {}, False),
-        ({"region": "r", "endpoint": "http://two"}, {"fs.s3a.endpoint": "http://one"}, False),
+        (IN_S3, {"region": "r"}, {"fs.s3a.endpoint": "http://one"}, True),
+        (IN_S3, {"region": "r"}, {"fs.s3a.endpoint": "http://one", "fs.s3a.bucket.c.endpoint": "http://two"}, False),
+        (IN_S3, {"region": "r"}, {"fs.s3a.endpoint": "https://s3.eu-west-1.amazonaws.com"}, False),
+        (IN_S3, {"region": "r"}, {"fs.s3a.endpoint": "s3.amazonaws.com"}, False),
+        (IN_S3, {"region": "r"}, {}, False),
+        (IN_S3, {"region": "r", "endpoint": "http://two"}, {"fs.s3a.endpoint": "http://one"}, False),
+        (IN_AZURE, {"account_key": "k"}, {ABFS_ENDPOINT: "one:1"}, True),
+        (IN_AZURE, {"account_key": "k"}, {ABFS_ENDPOINT: "one:1", f"{ABFS_ENDPOINT}.{ACCOUNT}": "two:1"}, False),
+        (IN_AZURE, {"account_key": "k"}, {}, False),
+        (IN_AZURE, {"account_key": "k", "endpoint": "http://two:1/acc"}, {ABFS_ENDPOINT: "one:1"}, False),
     ],
 )
-def test_a_server_for_all_buckets_is_not_asked_for_a_location_of_amazons(
-    options: dict[str, str], settings: dict[str, str], is_refused: bool, tmp_path: Path
+def test_a_server_for_all_stores_is_not_asked_for_a_location_of_the_clouds(
+    url: str, options: dict[str, str], settings: dict[str, str], is_refused: bool, tmp_path: Path
 ) -> None:
     """Spark would write files to the one server, and the log would go to the other."""
-    house = lockstep.catalog.TransactionalCatalog.open(
-        str(tmp_path / "lake"), create=True, locations={"s3://c/w": options}
-    )
+    house = lockstep.catalog.TransactionalCatalog.open(str(tmp_path / "lake"), create=True, locations={url: options})
     roots = SameRoots()
     with pytest.raises(LookFirst) as first:
         roots.require(house.lake, "lake", {"root": str(tmp_path / "lake")})
     look = first.value.look
-    assert ("fs.s3a.endpoint" in look.settings) is ("endpoint" not in options)
+    of_all = "fs.s3a.endpoint" if url == IN_S3 else ABFS_ENDPOINT
+    assert (of_all in look.settings) is ("endpoint" not in options)
     [beside] = look.beside
-    assert not [name for told in beside.tells for name in told.unless if not name.startswith("fs.s3a.bucket.c.")]
+    of_others = [name for told in beside.tells for name in told.unless if not OF_ONE.search(name)]
+    assert set(of_others) <= {"hadoop.security.credential.provider.path"}
     expected = roots._pending[look.root].expected
     seen = structs.replace(
         SEEN,
@@ -415,7 +427,9 @@ def test_a_server_for_all_buckets_is_not_asked_for_a_location_of_amazons(
         beside=[SawBeside(others={}, untold=None, failures=[], message=None)],
     )
     if is_refused:
-        with pytest.raises(ConfigurationError, match=r"fs\.s3a\.endpoint is set for all buckets") as caught:
+        with pytest.raises(
+            ConfigurationError, match=rf"{re.escape(of_all)} is set for all (buckets|accounts),"
+        ) as caught:
             roots.saw(seen)
         assert caught.value.sqlstate == "F0000"
         return

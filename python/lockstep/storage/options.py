@@ -285,7 +285,7 @@ def _hadoops(place: Place, plain: Mapping[str, str], endpoint: str, environment:
         case "gs":
             return _gs(plain, endpoint)
         case "azure":
-            return _abfs(place.host, plain)
+            return _abfs_address(place, endpoint) | _abfs_keys(place.host, plain)
 
 
 _KEYS_OF_LOCKSTEP_ALONE: Mapping[Kind, frozenset[str]] = {
@@ -330,7 +330,7 @@ def hadoop_addresses(place: Place) -> list[str]:
         case "gs":
             return ["fs.gs.impl", "fs.gs.storage.root.url"]
         case "azure":
-            return ["fs.abfs.impl", "fs.abfss.impl"]
+            return ["fs.abfs.impl", "fs.abfss.impl", f"fs.azure.abfs.endpoint.{place.host}", "fs.azure.abfs.endpoint"]
 
 
 def without_keys(address: str) -> str:
@@ -390,7 +390,34 @@ def _gs(plain: Mapping[str, str], endpoint: str) -> dict[str, str]:
     return settings
 
 
-def _abfs(host: str, plain: Mapping[str, str]) -> dict[str, str]:
+_WITH_ACCOUNT = re.compile(
+    r"(?P<scheme>https?)://(?P<host>[^\s/@?#:\[\]]+)(:(?P<port>\d+))?/(?P<account>[^\s/@?#]+)/?", re.IGNORECASE
+)
+"""An endpoint of Azure's with the account in its path."""
+
+
+def _abfs_address(place: Place, endpoint: str) -> dict[str, str]:
+    """Settings of one account, if its endpoint is an address that ABFS can be given: one with the account in its path.
+
+    Such a one is an emulator's, which speaks the protocol of blobs alone. For an account with a hierarchical namespace
+    ABFS refuses that protocol; and without TLS it works by one of its two HTTP clients alone. That there is none is not
+    said: Hadoop knows it of all accounts, and not of one.
+    """
+    found = _WITH_ACCOUNT.fullmatch(endpoint)
+    if found is None or found["account"] != place.account or place.host != f"{place.account}.dfs.{_AZURE}":
+        return {}
+    is_secure = found["scheme"].lower() == "https"
+    settings = {
+        "abfs.endpoint": f"{found['host']}:{found['port'] or (443 if is_secure else 80)}",
+        "account.hns.enabled": "false",
+        "fns.account.service.type": "BLOB",
+    }
+    if not is_secure:
+        settings["networking.library"] = "JDK_HTTP_URL_CONNECTION"
+    return {f"fs.azure.{key}.{place.host}": value for key, value in settings.items()}
+
+
+def _abfs_keys(host: str, plain: Mapping[str, str]) -> dict[str, str]:
     """Settings of one account."""
     if key := plain.get("account_key") or plain.get("access_key") or plain.get("master_key"):
         return {f"fs.azure.account.auth.type.{host}": "SharedKey", f"fs.azure.account.key.{host}": key}

@@ -93,15 +93,18 @@ def stores_of(
 
 def names_no_server(place: Place, options: Mapping[str, str], environment: Mapping[str, str]) -> bool:
     """Tell whether options leave it to a setting of Hadoop's for all buckets which server a bucket is asked of."""
-    return place.kind == "s3" and not endpoint_of(place, options, environment)
+    return place.kind in ("s3", "azure") and not endpoint_of(place, options, environment)
 
 
 def other_server(place: Place, settings: Mapping[str, str]) -> str | None:
-    """Return the setting that leads Hadoop to another server than Amazon's, though nobody says so of the bucket itself.
+    """Return the setting that leads Hadoop to another server than the cloud's, though nobody says so of the very store.
 
     Args:
         settings: Hadoop's, those of `hadoop_addresses` that are set.
     """
+    if place.kind == "azure":
+        name = "fs.azure.abfs.endpoint"
+        return name if settings.get(name) and f"{name}.{place.host}" not in settings else None
     name = "fs.s3a.endpoint"
     is_said = f"fs.s3a.bucket.{place.bucket}.endpoint" in settings
     return None if is_said or _AMAZONS.fullmatch(settings.get(name, "")) else name
@@ -156,6 +159,12 @@ _ABFS_WHO = (
     "fs.azure.account.oauth2.client.secret",
     "fs.azure.account.oauth2.client.endpoint",
 )
+_ABFS_OF_ENDPOINT = (
+    "fs.azure.abfs.endpoint",
+    "fs.azure.account.hns.enabled",
+    "fs.azure.fns.account.service.type",
+    "fs.azure.networking.library",
+)
 _ABFS_WHO_TOO = ("fs.azure.account.keyprovider", "fs.azure.sas.token.provider.type")
 
 
@@ -180,7 +189,14 @@ def _groups(place: Place, *, is_location: bool = False) -> list[_Group]:
             address = ("fs.gs.storage.root.url",)
             return [_Group(_GS_WHO, (*_GS_WHO, *_GS_WHO_TOO, _PROVIDERS)), _Group(address, address)]
         case "azure":
-            names = (*_ABFS_WHO, *_ABFS_WHO_TOO)
-            of_all = () if is_location else names
-            said = (*(f"{name}.{place.host}" for name in names), *of_all, _PROVIDERS)
-            return [_Group(tuple(f"{name}.{place.host}" for name in _ABFS_WHO), said)]
+
+            def of_account(names: tuple[str, ...], *unless: str) -> _Group:
+                said = dict.fromkeys((*names, *unless))
+                own = (f"{name}.{place.host}" for name in said)
+                return _Group(tuple(f"{name}.{place.host}" for name in names), (*own, *(() if is_location else said)))
+
+            who = of_account(_ABFS_WHO, *_ABFS_WHO_TOO)
+            return [
+                _Group(who.names, (*who.unless, _PROVIDERS)),
+                *(of_account((name,), "fs.azure.abfs.endpoint") for name in _ABFS_OF_ENDPOINT),
+            ]

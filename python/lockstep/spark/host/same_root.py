@@ -253,16 +253,17 @@ def _not_opened(catalog: str, url: str, failures: Sequence[str], message: str) -
 
 
 def _check_server(catalog: str, url: str, settings: Mapping[str, str]) -> None:
-    """Raise if Spark asks another server for a location than Amazon's, which Lockstep asks for it.
+    """Raise if Spark asks another server for a location than the cloud's, which Lockstep asks for it.
 
     Args:
         settings: those of Hadoop's that say so.
     """
     if (name := other_server(place_of(url), settings)) is not None:
+        own, whole = ("account", "accounts") if place_of(url).kind == "azure" else ("bucket", "buckets")
         raise ConfigurationError(
             f"Spark asks another server for {Uris(url).real('')}, a location of catalog {catalog}, than Lockstep does: "
-            f"{name} is set for all buckets, and the location's options have no endpoint. Nothing was read or written. "
-            "Say the endpoint among the location's options, or set Hadoop's for its bucket (docs/storage.md#locations)"
+            f"{name} is set for all {whole}, and the location's options have no endpoint. Nothing was read or written. "
+            f"Say the endpoint among the location's options, or set Hadoop's for its {own} (docs/storage.md#locations)"
         )
 
 
