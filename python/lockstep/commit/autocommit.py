@@ -49,6 +49,7 @@ def commit_statement(
     creation: Creation | None = None,
     scans: Sequence[Scan] = (),
     views: Mapping[Name, int] = NO_VIEWS,
+    older: bool = False,
     backoff: Backoff = RACE,
 ) -> Committed | Conflict | Taken | Contended | Gone | InDoubt:
     """Commit what Delta wants to write as one version of one table: an autocommitted statement.
@@ -64,6 +65,7 @@ def commit_statement(
         creation: given for the first version of a new table.
         scans: what the statement read.
         views: the views whose definitions it used, and in which database version each had it.
+        older: see `lockstep.commit.scans.table_reads`.
         backoff: how often, and how soon, it is tried again after a lost race.
 
     Raises:
@@ -81,7 +83,7 @@ def commit_statement(
         wanted = old_files([actions], location, lake.storage.url, lake.clock(), began_at=info.began_at)
         if creation is not None and creation.elsewhere:
             wanted = replace(wanted, locations=frozenset({location}))
-        statement = _Statement(lake, info, location, version, actions, creation, scans, views, wanted)
+        statement = _Statement(lake, info, location, version, actions, creation, scans, views, older, wanted)
         outcome = statement.commit(backoff)
     except (InvalidError, UnavailableError):  # of all errors, those after which nothing is or will be committed
         undo()
@@ -124,6 +126,7 @@ class _Statement:
     creation: Creation | None
     scans: Sequence[Scan]
     views: Mapping[Name, int]
+    older: bool
     wanted: Wanted
     is_looked_for: bool = False
     around: Conflict | None = None
@@ -185,7 +188,7 @@ class _Statement:
             self.info,
             self.creation,
             self._write(table),
-            table_reads(self.scans, head, writes),
+            table_reads(self.scans, head, writes, older=self.older),
             verdict,
             views=self.views,
             operation=operation_on(table.name, self.actions),
