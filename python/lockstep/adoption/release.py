@@ -72,9 +72,9 @@ def _check_shared(lake: Lake, names: Names, gone: Sequence[Table]) -> None:
     if not found:
         return
     free = {folder for folder in guests(lake.storage) if names.table_at(folder) is None}
-    for table, paths in found:
-        if theirs := [path for path in paths if not _lies_in(path, free)]:
-            raise _shares(table, theirs, next(filter(None, map(names.table_at, folders_above(theirs[0]))), None))
+    for table, theirs in found:
+        if kept := [path for path in theirs if not _lies_in(path, free)]:
+            raise _shares(table, kept, next(filter(None, map(names.table_at, folders_above(kept[0]))), None))
 
 
 def _named_elsewhere(lake: Lake, table: Table) -> frozenset[str]:

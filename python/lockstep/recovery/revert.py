@@ -166,7 +166,8 @@ def why_no_append(commit: Sequence[Action], *, is_external: bool) -> str | None:
 
 def _only_writes(entry: Entry, thing: Thing) -> bool:
     """Tell whether a thing is a table, with which an entry did no more than to write it."""
-    return thing.kind == "table" and thing.key not in {each.id for each in (*entry.tables, *entry.moved)}
+    more = {ddl.id for ddl in entry.tables} | {move.id for move in entry.moved}
+    return thing.kind == "table" and thing.key not in more
 
 
 def check_untouched(touched: Selection, tx: Transaction) -> None:
@@ -191,5 +192,6 @@ def _called(thing: Thing, entry: Entry, other: Entry) -> str:
         case tuple() as namespace:
             return f"namespace {'.'.join(namespace)}"
         case str() as id_:
-            found = [each for of in (other, entry) for each in (*of.tables, *of.writes) if each.id == id_]
-            return f"table {found[0].name if found else id_}"
+            names = {each.id: each.name for each in (*entry.writes, *other.writes)}
+            names |= {ddl.id: ddl.name for ddl in (*entry.tables, *other.tables)}
+            return f"table {names.get(id_, id_)}"
