@@ -493,6 +493,7 @@ class TransactionalCatalog:
         creation: Creation | None = None,
         scans: Sequence[Scan] = (),
         views: Mapping[Name, int] = NO_VIEWS,
+        older: bool = False,
         isolation: Isolation | None = None,
         text: str = "",
         author: str | None = None,
@@ -529,6 +530,7 @@ class TransactionalCatalog:
             creation=creation,
             scans=scans,
             views=views,
+            older=older,
             backoff=self.backoff,
         )
         return outcome if isinstance(outcome, Taken) else raised(outcome, info.id)

@@ -41,6 +41,7 @@ def usual(op: str, catalog: str, options: dict[str, str]) -> dict[str, Any]:
         "location": None,
         "creation": None,
         "reads": [],
+        "has_read": False,
         "paths": [],
         "views": [],
         "settled": [],

@@ -51,7 +51,7 @@ class Recovery(CleanUp):
         mine = self.touched.get(version, set())
         if not mine or version < now.first or not now.has(version - 1):
             return None
-        went_on = mine & self.later(version)
+        went_on = {each for each in mine & self.later(version) if not self.is_undone(each, version)}
         if not all(self.only_appended(location, version, now.newest) for location in went_on):
             return None
         if (tables := self.taken_back(mine - went_on, self.versions[version - 1])) is None:
@@ -62,6 +62,10 @@ class Recovery(CleanUp):
             old, new = before[location][1].files, made[location][1].files
             tables[name] = location, Content((content.files - (new - old)) | (old - new))
         return tables
+
+    def is_undone(self, location: str, version: int) -> bool:
+        """Whether a table is by now as a version left it, so that nothing which came in between matters."""
+        return by_location(self.versions[version]).get(location) == by_location(self.tables).get(location)
 
     def later(self, version: int) -> set[str]:
         """Return the tables that versions behind one changed."""
@@ -130,7 +134,7 @@ class Recovery(CleanUp):
 
     @rule(data=st.data())
     def revert(self, data: st.DataObject) -> None:
-        """Take one version back; where a later one did more to the same table than to append, that is refused."""
+        """Take one version back; refused where a later one did more to the same table than to append, if that shows."""
         versions = [*range(self.kept().newest, 0, -1)]
         whole = {each + 1 for each in self.whole()}
         whole = {each for each in whole if each in {*self.whole()}}  # of both sides of it something tells

@@ -14,6 +14,7 @@ from lockstep.delta.combine.going_back import (
     going_back,
     restored,
     taken_out,
+    what_is_same,
     why_not_restored,
     why_not_taken_out,
 )
@@ -146,3 +147,35 @@ def test_what_was_made_is_taken_out_where_only_appends_came_later(case: str) -> 
         target = taken_out(before, made, there)
         assert target.files.keys() == before.files.keys() | (there.files.keys() - made.files.keys())
         assert (target.metadata, target.protocol, target.domains) == (there.metadata, there.protocol, there.domains)
+
+
+COUNTED = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "4"}
+SAME: dict[str, tuple[Snapshot, Snapshot, str]] = {
+    # as it was made, as it is now, and what of it is the same
+    "nothing came between": (PQ, PQ, "all"),
+    "other files": (PQ, P, "none"),
+    "more files": (P, PQ, "none"),
+    "another vector": (state(files={"p": "v"}), state(files={"p": "w"}), "none"),
+    "the same vector": (state(files={"p": "v"}), state(files={"p": "v"}), "all"),
+    "row ids were given out": (PQ, MARKED, "all"),
+    "ids of columns were given out": (
+        state(files={"p": None}, properties=COUNTED),
+        state(files={"p": None}, properties={**COUNTED, "delta.columnMapping.maxColumnId": "5"}),
+        "all",
+    ),
+    "other properties": (P, state(files={"p": None}, properties={"a": "1"}), "files"),
+    "another protocol": (P, state(LISTED, files={"p": None}), "files"),
+    "another clustering": (clustered(P, "a"), clustered(P, "b"), "files"),
+    "a batch was recorded": (P, replace(P, transactions={"app": {"appId": "app", "version": 1}}), "all"),
+    "features in another order": (
+        state({**LISTED, "writerFeatures": ["appendOnly", "invariants"]}, files={"p": None}),
+        state({**LISTED, "writerFeatures": ["invariants", "appendOnly"]}, files={"p": None}),
+        "all",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_what_a_table_was_is_told_whatever_its_log_says_in_between(case: str) -> None:
+    made, there, expected = SAME[case]
+    assert what_is_same(made, there) == expected

@@ -97,7 +97,7 @@ def stage(child: Child, root: Path) -> Path:
     path = staged_path(view.location, view.transaction, 1)
     lay(catalog.lake.storage, view.location, [add("x")])
     catalog.lake.storage.put(path, render([{"commitInfo": {"operation": "WRITE"}}, add("x")]))
-    assert child.ask("staged", uri=uri, version=1, text=None) == {"ok": {"claims": False}}
+    assert child.ask("staged", uri=uri, version=1, text=None, has_read=False) == {"ok": {"claims": False}}
     return root / path
 
 

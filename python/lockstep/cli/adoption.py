@@ -16,6 +16,7 @@ from lockstep.display import counted
 if TYPE_CHECKING:
     from lockstep.adoption.adopt import Found
     from lockstep.recovery.choices import Choice
+    from lockstep.transactions.transaction import Transaction
 
 
 @click.command()
@@ -68,9 +69,10 @@ def adopt(
 @click.command()
 @root_argument
 @click.argument("tables", metavar="TABLE...", nargs=-1, required=True)
+@click.option("--dry-run", is_flag=True, help="Say which tables would be given back, or why one cannot be.")
 @yes_option
 @json_option
-def release(root: str, tables: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
+def release(root: str, tables: tuple[str, ...], *, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Give each TABLE back as it is, where it is: it is no table of the lake any more.
 
     Example: lockstep release /data/lake sales.orders
@@ -81,15 +83,28 @@ def release(root: str, tables: tuple[str, ...], *, yes: bool, as_json: bool) -> 
     from lockstep.timeline.entry import Table
 
     catalog, names = TransactionalCatalog.open(root, application="lockstep"), [name_of(table) for table in tables]
-    if not yes and not as_json:
-        click.echo(f"{', '.join(map(str, names))} will be read and written without Lockstep")
-    if not goes_on("released", yes=yes, dry_run=False, as_json=as_json):
+    text = f"lockstep release {' '.join(tables)}"
+
+    def given(gone: list[Table]) -> list[Found]:
+        return [Found(each.name, each.location, each.version) for each in gone]
+
+    if not yes or dry_run:  # else it is looked at while they are given back
+        with begun(catalog, text, dry_run=True) as tx:
+            found = given(let_go(catalog.lake, tx, names))
+        if dry_run and as_json:
+            _print(found, None, as_json=True)
+        elif not as_json:
+            _print(found, None, as_json=False)
+            click.echo(f"{', '.join(map(str, names))} will be read and written without Lockstep")
+    if not goes_on("released", yes=yes, dry_run=dry_run, as_json=as_json):
         return
     gone: list[Table] = []
-    made = catalog.run(
-        lambda tx: gone.extend(let_go(catalog.lake, tx, names)), f"lockstep release {' '.join(tables)}"
-    ).version
-    _print([Found(each.name, each.location, each.version) for each in gone], made, as_json=as_json)
+
+    def give_back(tx: Transaction) -> None:
+        gone[:] = let_go(catalog.lake, tx, names)
+
+    made = catalog.run(give_back, text).version
+    _print(given(gone), made, as_json=as_json)
 
 
 @click.command()

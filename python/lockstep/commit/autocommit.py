@@ -49,6 +49,7 @@ def commit_statement(
     creation: Creation | None = None,
     scans: Sequence[Scan] = (),
     views: Mapping[Name, int] = NO_VIEWS,
+    older: bool = False,
     backoff: Backoff = RACE,
 ) -> Committed | Conflict | Taken | Contended | Gone | InDoubt:
     """Commit what Delta wants to write as one version of one table: an autocommitted statement.
@@ -64,6 +65,7 @@ def commit_statement(
         creation: given for the first version of a new table.
         scans: what the statement read.
         views: the views whose definitions it used, and in which database version each had it.
+        older: see `lockstep.commit.scans.table_reads`.
         backoff: how often, and how soon, it is tried again after a lost race.
 
     Raises:
@@ -78,7 +80,7 @@ def commit_statement(
             hold_new(lake, info.id, location)
         actions = traced(real_paths(actions), info.id)
         assert_real(actions)
-        statement = _Statement(lake, info, location, version, actions, creation, scans, views)
+        statement = _Statement(lake, info, location, version, actions, creation, scans, views, older)
         outcome = statement.commit(backoff)
     except (InvalidError, UnavailableError):  # of all errors, those after which nothing is or will be committed
         undo()
@@ -121,6 +123,7 @@ class _Statement:
     creation: Creation | None
     scans: Sequence[Scan]
     views: Mapping[Name, int]
+    older: bool
     wanted: Wanted = field(default_factory=Wanted)
     looked_at: datetime | None = None
     around: Conflict | None = None
@@ -182,7 +185,7 @@ class _Statement:
             self.info,
             self.creation,
             self._write(table),
-            table_reads(self.scans, head, writes),
+            table_reads(self.scans, head, writes, older=self.older),
             verdict,
             views=self.views,
             operation=operation_on(table.name, self.actions),

@@ -16,8 +16,9 @@ from lockstep.delta.combine.collapse import collapse
 from lockstep.delta.counts import total
 from lockstep.delta.footprint import Footprint, overwrites
 from lockstep.delta.log import read_staged
-from lockstep.delta.pruning.row_sets import EVERY_ROW, NO_ROW, rows_of
+from lockstep.delta.pruning.row_sets import EVERY_ROW, NO_ROW
 from lockstep.delta.real_paths import assert_real, real_paths
+from lockstep.lake.changes import rows_by_table
 from lockstep.lake.lake import Lake
 from lockstep.lake.policy import check_policy
 from lockstep.timeline.entry import Counts, Table
@@ -97,7 +98,7 @@ def staged_commit(lake: Lake, tx: Transaction, place: tuple[Table, int]) -> list
 
 def changes_of(tx: Transaction, drafts: list[Draft]) -> Changes:
     """Return what a transaction changed and read; what it removed without looking for it is noted as read."""
-    reads = {read.id: rows_of(read.predicates) for read in tx.reads()}
+    reads = rows_by_table(tx.reads())
     for draft in drafts:
         # It must have looked for what it removed, or have replaced whatever was there.
         if draft.footprint.overwrites or (draft.footprint.rows_removed and draft.table.id not in reads):

@@ -11,10 +11,10 @@ from lockstep.commit.files import Gone, missing_files
 from lockstep.delta.actions import Action, bodies
 from lockstep.delta.combine.deletion_vectors import file_path, may_mean_of
 from lockstep.delta.places import below_root, may_mean
-from lockstep.delta.snapshot import read_snapshot
 from lockstep.errors import CorruptTimelineError, LockstepError, UnavailableError
 from lockstep.lake.deletions import OLD, Wanted, going
 from lockstep.lake.lake import Lake
+from lockstep.lake.shared import files_elsewhere
 from lockstep.timeline.database import Database
 from lockstep.transactions.transaction import Transaction
 
@@ -79,20 +79,6 @@ def wanted_by(tx: Transaction, old: Iterable[Wanted], now: datetime) -> Wanted:
     )
 
 
-def files_elsewhere(lake: Lake, location: str, version: int) -> frozenset[str]:
-    """Return the files outside of its own folder that a version of a table names, relative to the lake's root.
-
-    They are those that a shallow clone shares; what lies outside of the root is a whole URL.
-
-    Raises:
-        LockstepError: the log cannot be read, so nobody knows.
-    """
-    found: set[str] = set()
-    for add in read_snapshot(lake.storage, location, version).files.values():
-        found.update(may_mean_of(add, location, lake.storage.url))
-    return frozenset(path for path in found if not path.startswith(f"{location}/"))
-
-
 def adopted_files(lake: Lake, wanted: Wanted) -> frozenset[str]:
     """Return the files of the lake that tables name which others made.
 
@@ -103,7 +89,7 @@ def adopted_files(lake: Lake, wanted: Wanted) -> frozenset[str]:
     def read(table: tuple[str, int]) -> frozenset[str]:
         location, version = table
         try:
-            return files_elsewhere(lake, location, version)
+            return files_elsewhere(lake.storage, location, version)
         except LockstepError as error:
             raise UnavailableError(
                 f"files of this lake are being deleted, and whether {location} names one of them cannot be told: "

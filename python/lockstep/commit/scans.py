@@ -14,7 +14,7 @@ from types import MappingProxyType
 from lockstep.conflict.serializable import Antidependency, antidependency, judge
 from lockstep.conflict.writes import Changes, Conflict, Hit
 from lockstep.delta.footprint import Footprint
-from lockstep.delta.pruning.row_sets import EVERY_ROW, Rows, either, predicates_of
+from lockstep.delta.pruning.row_sets import EVERY_ROW, NO_ROW, Rows, either, predicates_of, with_older
 from lockstep.errors import UnsupportedError
 from lockstep.lake.lake import Lake
 from lockstep.timeline.database import Database
@@ -52,17 +52,22 @@ def rows_read(scans: Iterable[Scan]) -> dict[str, Rows]:
     return rows
 
 
-def table_reads(scans: Sequence[Scan], head: Database, writes: Mapping[str, Footprint]) -> list[TableRead]:
+def table_reads(
+    scans: Sequence[Scan], head: Database, writes: Mapping[str, Footprint], *, older: bool = False
+) -> list[TableRead]:
     """Return the reads as an entry says them, of the tables that are still there.
 
     Args:
         writes: by table id, what the statement changes. Rows that it removes without having looked for them (INSERT
             OVERWRITE, replaceWhere) are rows that it depends on, so any row of that table counts as read.
+        older: whether it read what it writes, perhaps as it had been before; see `Transaction.read_older`.
     """
     rows = rows_read(scans)
     for id_, footprint in writes.items():
         if footprint.overwrites or (footprint.rows_removed and id_ not in rows):
             rows[id_] = EVERY_ROW
+        if older:
+            rows[id_] = with_older(rows.get(id_, NO_ROW))
     oldest = _oldest(scans)
     tables = sorted((t for t in map(head.table_by_id, rows) if t is not None), key=lambda t: t.name)
     return [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
 from typing import TypeAlias
@@ -17,11 +17,11 @@ from lockstep.delta.actions import Action, parse
 from lockstep.delta.combine.row_tracking import by_commit, copies_own_rows
 from lockstep.delta.footprint import UNKNOWN, Footprint, footprint, overwrites
 from lockstep.delta.log import read_published, state_at
-from lockstep.delta.pruning.row_sets import EVERY_ROW, NO_ROW, Rows, rows_of
+from lockstep.delta.pruning.row_sets import AS_IT_WAS, EVERY_ROW, NO_ROW, Rows, rows_of
 from lockstep.delta.publish import contents, foreign_footprint
 from lockstep.errors import LockstepError, UnavailableError
 from lockstep.storage import Storage
-from lockstep.timeline.entry import Entry, Moved, TableWrite
+from lockstep.timeline.entry import Entry, Moved, TableRead, TableWrite
 from lockstep.timeline.log import Timeline
 
 KEPT_BYTES = 64 * MIB
@@ -205,6 +205,11 @@ def _size_of_footprint(footprint: Footprint) -> int:
     )
 
 
+def rows_by_table(reads: Iterable[TableRead]) -> dict[str, Rows]:
+    """Return which rows reads are of, by table id; of a table that was read only as it had been nothing is said."""
+    return {read.id: rows_of(read.predicates) for read in reads if read.predicates != [AS_IT_WAS]}
+
+
 def reads_of(entry: Entry, footprints: Mapping[str, Footprint]) -> dict[str, Rows]:
     """Return what an entry's transaction read; of a plain Delta writer it is only known when it read no row.
 
@@ -214,5 +219,8 @@ def reads_of(entry: Entry, footprints: Mapping[str, Footprint]) -> dict[str, Row
     reads = {id_: EVERY_ROW if footprint.rows_removed else NO_ROW for id_, footprint in footprints.items()}
     if entry.kind == "external":
         return reads | {id_: EVERY_ROW for id_, footprint in footprints.items() if not footprint.blind}
-    entry_reads = {read.id: rows_of(read.predicates) for read in entry.reads}
-    return reads | entry_reads | {id_: EVERY_ROW for id_, footprint in footprints.items() if footprint.overwrites}
+    return (
+        reads
+        | rows_by_table(entry.reads)
+        | {id_: EVERY_ROW for id_, footprint in footprints.items() if footprint.overwrites}
+    )

@@ -16,15 +16,16 @@ from dataclasses import replace
 from msgspec import structs
 
 from lockstep.adoption.adopt import check_held, hold
-from lockstep.delta.log import commit_path, parsed, was_published
+from lockstep.delta.log import commit_path, was_published
 from lockstep.delta.publish import contents
-from lockstep.errors import ForeignCommitError, InvalidError, MissingFilesError, UndefinedError
+from lockstep.errors import ExpiredError, ForeignCommitError, InvalidError, MissingFilesError, UndefinedError
 from lockstep.lake import snapshots
 from lockstep.lake.known_commits import is_of
 from lockstep.lake.lake import Lake
 from lockstep.recovery.dropped import find_dropped, last_state, last_states
+from lockstep.recovery.later import Later
 from lockstep.recovery.restore import Selection, TableRestore, gone, restore
-from lockstep.recovery.revert import LaterWrite, check_untouched, later_writes, refused, touched_by, why_no_append
+from lockstep.recovery.revert import check_revertible, check_untouched, touched_by
 from lockstep.timeline.database import NOT_INDEXED, Database
 from lockstep.timeline.entry import Entry, Name, Table, folded
 from lockstep.timeline.settlements import refusal, successors
@@ -139,6 +140,7 @@ def revert(
     Raises:
         InvalidError: a later version depends on some of it, or this transaction changed it; or there is no such
             version, or it is newer than the transaction's snapshot.
+        ExpiredError: what it changed is not known any more.
         LockstepError: see `restore`, `Transaction.changing` and `Known`.
     """
     if not 0 <= version <= tx.base.version:
@@ -147,41 +149,31 @@ def revert(
         )
     if version == 0:
         raise InvalidError("database version 0 is the lake's beginning: nothing to revert")
+    expired = lake.timeline.head.expired
+    if version < expired.first_kept or expired.has(version - 1):
+        oldest = expired.first_kept + expired.has(expired.first_kept - 1)
+        raise ExpiredError(
+            f"database version {version} cannot be reverted: what it changed, or what was there before, is not known "
+            f"any more, for it has expired. The oldest version that can be reverted is {oldest}; RESTORE DATABASE "
+            "takes tables back to any version that a tag keeps"
+        )
     [entry] = lake.timeline.entries(version - 1, version)
+    check_revertible(entry)
     touched = touched_by(entry)
     check_untouched(touched, tx)
     _look(lake, tx, touched.ids)
-    before = lake.timeline.at(version - 1)
-    went_on = later_writes(entry, lake.timeline.scan(version, tx.base.version), beside=beside)
-    made = lake.timeline.at(version) if went_on else before
+    before, made = lake.timeline.at(version - 1), lake.timeline.at(version)
+    later = Later(lake, entry, made, tx.names, beside)
+    later.judge(lake.timeline.scan(version, tx.base.version))
     restores = []
-    for id_, writes in went_on.items():
+    for id_ in sorted(later.appended):
         old, new, now = before.table_by_id(id_), made.table_by_id(id_), tx.names.table_by_id(id_)
         assert old is not None, "it was not made"
         assert new is not None, "nor dropped"
         assert now is not None, "nor dropped since"
-        _check_appended(lake, entry, new, writes)
         restores.append(TableRestore(now.name, old.version, through=new.version))
-    rest = replace(touched, ids=touched.ids - went_on.keys())
+    rest = replace(touched, ids=touched.ids - later.appended)
     return [*restores, *_restore(lake, tx, before, rest, dry_run=dry_run)]
-
-
-def _check_appended(lake: Lake, entry: Entry, table: Table, writes: list[LaterWrite]) -> None:
-    """Raise InvalidError unless later versions only appended to a table, and had read none of it.
-
-    Args:
-        entry: what is to be taken back; `table` as it left it.
-    """
-    for later in writes:
-        other, write = later.entry, later.write
-        for version in range(write.from_version + 1, write.to_version + 1):
-            path = commit_path(write.location, version)
-            if (data := lake.storage.get(path)) is None:
-                raise refused(entry, other, f"changed table {write.name} after it, and {path} is gone, which says how")
-            if (why := why_no_append(parsed(path, data), is_external=other.kind == "external")) is not None:
-                raise refused(entry, other, f"changed table {write.name} after it: it {why}")
-        if later.has_read(table.version):
-            raise refused(entry, other, f"changed table {write.name} after it: it appended to rows that it had read")
 
 
 def _look(lake: Lake, tx: Transaction, ids: Collection[str]) -> None:

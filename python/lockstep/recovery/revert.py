@@ -6,15 +6,25 @@ appended, keeps what they appended: it loses the files that the transaction adde
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from lockstep.delta.actions import ROW_TRACKING, Action, bodies
 from lockstep.errors import InvalidError
 from lockstep.recovery.restore import Selection
-from lockstep.timeline.entry import Entry, TableWrite
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Entry, Name, Namespace
 from lockstep.timeline.functions import said
+from lockstep.transactions.names import Names
 from lockstep.transactions.transaction import Transaction
+
+
+class Thing(NamedTuple):
+    """What an entry changes: a table by its id, a view or a namespace by its name."""
+
+    kind: Literal["table", "view", "namespace"]
+    key: str | Name | Namespace
 
 
 def touched_by(entry: Entry) -> Selection:
@@ -28,6 +38,16 @@ def touched_by(entry: Entry) -> Selection:
     )
 
 
+def things_of(entry: Entry) -> frozenset[Thing]:
+    """Return the same, one by one."""
+    touched = touched_by(entry)
+    return frozenset(
+        {Thing("table", id_) for id_ in touched.ids}
+        | {Thing("view", name) for name in touched.views}
+        | {Thing("namespace", name) for name in touched.bare}
+    )
+
+
 _MORE = {
     "remove": "removed files of it, or rows by deletion vectors",
     "metaData": "wrote its columns and properties, as each append to identity columns does",
@@ -38,63 +58,94 @@ _MORE = {
 _WITHOUT_SPARK = ". If later versions only appended, `lockstep revert` and Python's `revert` keep what they appended"
 
 
-@dataclass(frozen=True, slots=True)
-class LaterWrite:
-    """What a later entry wrote to a table that is to be taken back: by its commits it is judged."""
-
-    entry: Entry
-    write: TableWrite
-
-    def has_read(self, version: int) -> bool:
-        """Tell whether it read rows of the table, as it was at this version or later; an external entry never says."""
-        return any(
-            read.id == self.write.id and read.predicates != [] and read.version >= version for read in self.entry.reads
-        )
-
-
-def later_writes(entry: Entry, later: Iterable[Entry], *, beside: bool) -> dict[str, list[LaterWrite]]:
-    """Return, by table, what later entries wrote to tables that an entry wrote; their commits are to be judged yet.
-
-    Args:
-        beside: whether a table can lose what the entry did to it, and keep what came later.
-
-    Raises:
-        InvalidError: a later one changed what it changed, a table, a view or a namespace, in another way.
-    """
-    mine = touched_by(entry)
+def check_revertible(entry: Entry) -> None:
+    """Raise InvalidError if an entry cannot be taken back, whatever came later."""
     if entry.moved:
         raise InvalidError(
             f"database version {entry.version} cannot be reverted: it takes in what a plain Delta writer committed, "
             "and in the table's log an earlier database version stands behind that"
         )
-    if not (mine.bare or mine.views or mine.ids):
+    if not things_of(entry):
         raise InvalidError(f"database version {entry.version} changed no table, view or namespace: nothing to revert")
-    found: dict[str, list[LaterWrite]] = {}
-    for other in later:
-        theirs = touched_by(other)
-        ids = theirs.ids & mine.ids
-        if not (ids or theirs.views & mine.views or theirs.bare & mine.bare):
-            continue
-        what = ", ".join(sorted(_shared(entry, other)))
-        if theirs.views & mine.views or theirs.bare & mine.bare or not _only_write(ids, other):
-            raise refused(entry, other, f"changed {what} after it")
-        if not _only_write(ids, entry):
-            raise refused(entry, other, f"wrote {what} after it, which it made, dropped or renamed")
-        if not beside:
-            raise refused(entry, other, f"changed {what} after it", _WITHOUT_SPARK)
-        for write in other.writes:
-            if write.id in ids:
-                found.setdefault(write.id, []).append(LaterWrite(other, write))
-    return found
 
 
-def refused(entry: Entry, other: Entry, why: str, more: str = "") -> InvalidError:
-    """Return that an entry cannot be taken back, for what a later one did."""
+def why_in_the_way(entry: Entry, other: Entry, thing: Thing, *, beside: bool) -> str | None:
+    """Return why a later entry is in the way of taking back an entry; None if its commits of the table are to say.
+
+    It is, unless what both touched is by now as the entry left it: see `is_as_left`.
+
+    Args:
+        thing: what both touched.
+        beside: whether a table can lose what the entry did to it, and keep what came later.
+    """
+    what = _called(thing, entry, other)
+    if not _only_writes(other, thing):
+        return f"changed {what} after it"
+    if not _only_writes(entry, thing):
+        return f"wrote {what} after it, which it made, dropped or renamed"
+    return None if beside else f"changed {what} after it"
+
+
+def is_as_left(thing: Thing, made: Database, names: Names) -> bool:
+    """Tell whether a thing is by now as an entry left it, whatever came in between.
+
+    Of a table this is said of its name alone, if it is there: what its log says is for `why_not_same`.
+
+    Args:
+        made: the database as the entry left it.
+        names: as they are now.
+    """
+    match thing.key:
+        case Name() as name:
+            old, new = made.views.get(name), names.views.get(name)
+            return (old and old.definition) == (new and new.definition)
+        case tuple() as namespace:
+            return made.namespaces.get(namespace) == names.namespaces.get(namespace)
+        case str() as id_:
+            then, now = made.table_by_id(id_), names.table_by_id(id_)
+            if then is None or now is None:
+                return then is now
+            return (then.name, then.location) == (now.name, now.location)
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """A later database version, by its number, and the transaction that made it."""
+
+    version: int
+    transaction: str
+
+    @staticmethod
+    def of(entry: Entry) -> Culprit:
+        """Return it of an entry."""
+        return Culprit(entry.version, entry.transaction.id)
+
+
+def refused(
+    entry: Entry, other: Culprit, why: str, *, only_metadata: bool = False, beside: bool = True
+) -> InvalidError:
+    """Return that an entry cannot be taken back, for what a later one did.
+
+    Args:
+        only_metadata: whether the table has the rows that the entry left, and only its columns or properties differ.
+        beside: see `why_in_the_way`.
+    """
+    restore = f"restore the whole with RESTORE DATABASE … TO VERSION {entry.version - 1}"
+    advice = (
+        f"The table has the rows that version {entry.version} left, but other columns, properties or features: revert "
+        f"what changed those, where that can be, or {restore}"
+        if only_metadata
+        else f"Revert what came later first, newest first, or {restore}"
+    )
     return InvalidError(
         f"database version {entry.version} cannot be reverted: version {other.version} (transaction "
-        f"{other.transaction.id}) {why}. Revert that one first, newest first, or restore the whole with RESTORE "
-        f"DATABASE … TO VERSION {entry.version - 1}{more}"
+        f"{other.transaction}) {why}. {advice}{'' if beside or only_metadata else _WITHOUT_SPARK}"
     )
+
+
+def has_read(other: Entry, id: str, version: int) -> bool:
+    """Tell whether an entry read rows of a table, as it was at this version or later; an external one never says."""
+    return any(read.id == id and read.predicates != [] and read.version >= version for read in other.reads)
 
 
 def why_no_append(commit: Sequence[Action], *, is_external: bool) -> str | None:
@@ -113,9 +164,10 @@ def why_no_append(commit: Sequence[Action], *, is_external: bool) -> str | None:
     return None
 
 
-def _only_write(ids: frozenset[str], entry: Entry) -> bool:
-    """Tell whether an entry did no more with these tables than to write them."""
-    return not ids & ({ddl.id for ddl in entry.tables} | {move.id for move in entry.moved})
+def _only_writes(entry: Entry, thing: Thing) -> bool:
+    """Tell whether a thing is a table, with which an entry did no more than to write it."""
+    more = {ddl.id for ddl in entry.tables} | {move.id for move in entry.moved}
+    return thing.kind == "table" and thing.key not in more
 
 
 def check_untouched(touched: Selection, tx: Transaction) -> None:
@@ -132,13 +184,14 @@ def check_untouched(touched: Selection, tx: Transaction) -> None:
         raise InvalidError(f"this transaction itself changed {what}: COMMIT or ROLLBACK it first, and revert then")
 
 
-def _shared(entry: Entry, other: Entry) -> set[str]:
-    """Return what two entries both changed, as a message names it."""
-    mine, theirs = touched_by(entry), touched_by(other)
-    names = {write.id: write.name for write in (*entry.writes, *other.writes)}
-    names |= {ddl.id: ddl.name for ddl in (*entry.tables, *other.tables)}
-    return (
-        {f"table {names.get(id_, id_)}" for id_ in mine.ids & theirs.ids}
-        | {said(name) for name in mine.views & theirs.views}
-        | {f"namespace {'.'.join(name)}" for name in mine.bare & theirs.bare}
-    )
+def _called(thing: Thing, entry: Entry, other: Entry) -> str:
+    """Return what a message calls a thing that two entries both touched."""
+    match thing.key:
+        case Name() as name:
+            return said(name)
+        case tuple() as namespace:
+            return f"namespace {'.'.join(namespace)}"
+        case str() as id_:
+            names = {each.id: each.name for each in (*entry.writes, *other.writes)}
+            names |= {ddl.id: ddl.name for ddl in (*entry.tables, *other.tables)}
+            return f"table {names.get(id_, id_)}"

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from lockstep.commit.going import files_elsewhere
 from lockstep.commit.killing import entries_since
 from lockstep.delta.actions import Action, parse
 from lockstep.delta.log import LOG, read_published
@@ -20,6 +19,7 @@ from lockstep.lake.deletions import is_in_any
 from lockstep.lake.kept_states import FOLDER as KEPT
 from lockstep.lake.kept_states import kept_state, state_path
 from lockstep.lake.lake import Lake
+from lockstep.lake.shared import files_elsewhere
 from lockstep.retention.survey import named_by
 from lockstep.timeline.entry import Entry, Moved, TableDdl, TableWrite
 
@@ -157,7 +157,7 @@ class Since:
         if ddl.version is None:
             return
         try:
-            self.named.add_files(files_elsewhere(self._lake, ddl.location, ddl.version))
+            self.named.add_files(files_elsewhere(self._lake.storage, ddl.location, ddl.version))
         except LockstepError as error:
             _log.warning("no data is deleted: the log of %s does not say which files it shares: %s", ddl.name, error)
             self.named.is_unknown = True

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
-from lockstep.delta.pruning.row_sets import RowsRead, predicates_of
+from lockstep.delta.pruning.row_sets import NO_ROW, RowsRead, predicates_of, with_older
 from lockstep.errors import (
     CancelledError,
     FailedTransactionError,
@@ -124,6 +124,7 @@ class Transaction:
     creations: Creations = field(init=False, default_factory=Creations)
     _reads: RowsRead = field(init=False, default_factory=RowsRead)
     _view_reads: set[Name] = field(init=False, default_factory=set)
+    _older_reads: set[str] = field(init=False, default_factory=set)
     _contents: Contents = field(init=False, default_factory=Contents)
     _looked_at: set[str] = field(init=False, default_factory=set)
     _savepoints: Savepoints = field(init=False)
@@ -254,6 +255,14 @@ class Transaction:
         """Note that rows of the table were read: those that satisfy the predicate, or any."""
         self.seen.tables.add(table.id)
         self._reads.add(table.id, predicate)
+
+    def read_older(self, id: str) -> None:
+        """Note that rows of a table were read, perhaps as it had been before, or what had changed in it.
+
+        It conflicts with nobody, and is recorded of the tables alone that the transaction writes: `lockstep revert`
+        does not leave rows in a table that were made of those which it takes away.
+        """
+        self._older_reads.add(id)
 
     def read_columns(self, table: Table) -> None:
         """Note that it was asked which columns the table has."""
@@ -530,6 +539,7 @@ class Transaction:
     def reads(self) -> list[TableRead]:
         """The tables of its snapshot that it read, and which rows."""
         rows = self._reads.by_table()
+        rows |= {id_: with_older(rows.get(id_, NO_ROW)) for id_ in self._older_reads & self.staged.keys()}
         tables = sorted((t for t in map(self.base.table_by_id, rows) if t is not None), key=lambda t: t.name)
         return [
             TableRead(id=t.id, name=t.name, version=t.version, predicates=predicates_of(rows[t.id])) for t in tables

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
+from lockstep.spark.host.host import Host
+from tests.support.client import Client
 
 
 @pytest.fixture
@@ -17,6 +19,13 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def catalog(root: Path) -> TransactionalCatalog:
     return TransactionalCatalog.open(str(root), create=True, author="ada")
+
+
+@pytest.fixture
+def client(host: Host, root: Path) -> Client:
+    client = Client(host, root)
+    client.lake()
+    return client
 
 
 @pytest.fixture

@@ -19,13 +19,6 @@ from tests.support.client import Client, content
 from tests.support.lakes import NEW_TABLE, add, create, files, named
 
 
-@pytest.fixture
-def client(host: Host, root: Path) -> Client:
-    client = Client(host, root)
-    client.lake()
-    return client
-
-
 def called(client: Client, procedure: str, **arguments: Any) -> list[list[Any]]:
     rows: list[list[Any]] = client.ok("call", procedure=procedure, arguments=arguments, text="CALL …")["rows"]
     return rows

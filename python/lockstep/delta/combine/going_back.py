@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -115,6 +115,32 @@ def why_not_taken_out(before: Snapshot, made: Snapshot, there: Snapshot) -> str 
     if again := {path for path, _ in removed} & {path for path, _ in there.files.keys() - made.files.keys()}:
         return f"{min(again)}, which it removed, was added again since"
     return None
+
+
+Same: TypeAlias = Literal["all", "files", "none"]
+"""What of a table is what it was: all that a reader sees and a writer keeps to; its files alone; not even these."""
+
+
+def what_is_same(made: Snapshot, there: Snapshot) -> Same:
+    """Return what of a table at `there` is as it was at `made`, whatever its log says in between.
+
+    Files are the same if their deletion vectors are. What is counted on, so that nothing is given out twice, may have
+    grown: ids of rows and of columns. What streaming applications have recorded is no part of it.
+    """
+    if made.files.keys() != there.files.keys():
+        return "none"
+    kept = (
+        said(made.protocol) == said(there.protocol),
+        _described(made) == _described(there),
+        _features_domains(made) == _features_domains(there),
+    )
+    return "all" if all(kept) else "files"
+
+
+def _described(snapshot: Snapshot) -> dict[str, Any]:
+    """Return what metadata say, but for the last id of a column that was given out."""
+    properties = {key: value for key, value in _configuration(snapshot).items() if key != _LAST_ID}
+    return {**said(snapshot.metadata), "configuration": properties}
 
 
 def taken_out(before: Snapshot, made: Snapshot, there: Snapshot) -> Snapshot:

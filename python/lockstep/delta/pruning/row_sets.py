@@ -17,6 +17,11 @@ EVERY_ROW: Rows = None
 NO_ROW: Rows = frozenset()
 """Of a table of which only the columns were read, as who writes it has."""
 
+AS_IT_WAS = "false"
+"""What stands for conditions where a table was read as it had been, or for what had changed: none of its rows mattered.
+
+So no conflict comes of it, see `rows_of`; but who takes an older version back has to know that somebody had read it."""
+
 MAX_CONDITIONS = 64
 MAX_CHARACTERS = 4096
 """What an entry keeps of one table: more conditions, or a longer one, count as every row."""
@@ -70,11 +75,16 @@ def either(rows: Rows, condition: str | None) -> Rows:
     return together if len(together) <= MAX_CONDITIONS else EVERY_ROW
 
 
+def with_older(rows: Rows) -> Rows:
+    """Return these rows, and that the table was read as it had been, which says nothing beside any row of its own."""
+    return rows if rows is None or rows else frozenset({AS_IT_WAS})
+
+
 def predicates_of(rows: Rows) -> list[str] | None:
     """Return the rows as an entry says them."""
     return None if rows is None else sorted(rows)
 
 
 def rows_of(predicates: list[str] | None) -> Rows:
-    """Return the rows that an entry says."""
-    return None if predicates is None else frozenset(predicates)
+    """Return the rows that an entry says, of those that the table had."""
+    return None if predicates is None else frozenset(predicates) - {AS_IT_WAS}

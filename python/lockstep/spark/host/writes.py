@@ -75,6 +75,7 @@ class WriteRequests(UsesOfDefinitions):
             creation=creation,
             scans=scans_of(request.reads),
             views=views,
+            older=request.has_read,
             isolation=isolation,
             text=request.text or "",
             author=request.user,
@@ -125,6 +126,7 @@ class WriteRequests(UsesOfDefinitions):
         """Note that Delta staged a commit of a transaction, which is too long to be kept in memory."""
         house, view, owner, tx = self._staged_by(request.uri)
         with owner.lock:
+            _note_read(tx, view.location, request)
             text = request.text or f"a large write into {view.location}"
             house.catalog.stage(tx, view.location, request.version, text=text)
         return protocol.StagedAnswer(claims=house.catalog.settles_early)
@@ -158,6 +160,7 @@ def stage(house: Lakehouse, tx: Transaction, location: str, request: protocol.St
             see a commit that COMMIT does not have.
         LockstepError: it must not be staged, and is not written.
     """
+    _note_read(tx, location, request)
     path = staged_path(location, tx.id, request.version)
     # What `TransactionalCatalog.stage` refuses is not written. A crash that takes the file takes the transaction, too.
     if request.version == tx.next_version(location):
@@ -171,3 +174,9 @@ def stage(house: Lakehouse, tx: Transaction, location: str, request: protocol.St
             tx.failure = f"{path} is there already, and nobody noted it: its write failed, and was done all the same"
             raise UnavailableError(f"{tx.failure}. ROLLBACK, and run the transaction again")
     house.catalog.stage(tx, location, request.version, request.actions, text=request.text or "")
+
+
+def _note_read(tx: Transaction, location: str, request: protocol.Stage | protocol.Staged) -> None:
+    """Note that a transaction has read what it writes, perhaps as it had been before."""
+    if request.has_read and (table := tx.names.table_at(location)) is not None:
+        tx.read_older(table.id)

@@ -275,6 +275,9 @@ class Write(RequestBase, frozen=True, kw_only=True, tag="write"):
     reads: tuple[Read, ...]
     """What the statement has read."""
 
+    has_read: bool
+    """Whether the statement has read in the table's folder, at whatever version; `reads` says what of the newest."""
+
     paths: tuple[str, ...]
     """Where files lie that it has read by their path: whose they are is not known."""
 
@@ -307,6 +310,9 @@ class Stage(RequestBase, frozen=True, kw_only=True, tag="stage"):
 
     text: str | None
     """The statement, with what must not be shown left out; None if it has no text, as what a DataFrame writes."""
+
+    has_read: bool
+    """Whether the transaction has read in the table's folder, at whatever version."""
 
 
 class StageAnswer(Answer, frozen=True, kw_only=True):
@@ -350,6 +356,9 @@ class Staged(RequestBase, frozen=True, kw_only=True, tag="staged"):
 
     text: str | None
     """As in `Stage`."""
+
+    has_read: bool
+    """Whether the transaction has read in the table's folder, at whatever version."""
 
 
 class StagedAnswer(Answer, frozen=True, kw_only=True):

@@ -57,14 +57,16 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
         val session = Transactions.holder(transaction).getOrElse(SparkSession.active)
         val staged = Transactions.exclusively(session) {
           val lines = new Lines(actions.asScala)
-          val text = "text" -> StatementScope.shownText
+          val more = Seq(
+            "text" -> StatementScope.shownText,
+            "has_read" -> Transactions.reads(session).exists(_.knows(path.toUri.getPath)))
           lines.whole match {
             case Some(content) =>
-              unlessTaken(path, Bridge.call("stage", session, commit ++ Seq("actions" -> content, text): _*))
+              unlessTaken(path, Bridge.call("stage", session, commit ++ more :+ ("actions" -> content): _*))
             case None =>
               unlessTaken(path, Bridge.call("staging", session, commit: _*))
               writeWithRename(path, lines.all.asJava, false, hadoopConf)
-              Bridge.call("staged", session, commit :+ text: _*)
+              Bridge.call("staged", session, commit ++ more: _*)
           }
         }
         // It may wait for another transaction. Nothing of ours is held meanwhile, so this one can be rolled back.
@@ -78,6 +80,7 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
       "actions" -> actions.asScala.map(_ + "\n").mkString,
       "text" -> StatementScope.shownText,
       "reads" -> Reads.ofExecution(session),
+      "has_read" -> Reads.hasRead(session, path),
       "paths" -> Reads.pathsOfExecution(session),
       "views" -> Reads.viewsOfExecution(session),
       "catalogs" -> LockstepCatalog.in(session),

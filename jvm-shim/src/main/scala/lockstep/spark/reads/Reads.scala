@@ -63,6 +63,9 @@ private[spark] object Reads {
   def ofExecution(session: SparkSession): Seq[Map[String, Any]] =
     current(session).fold(Seq.empty[Map[String, Any]])(_.log.scans)
 
+  /** Whether a statement on its own has read in the folder of a file, be it the table as it had been. */
+  def hasRead(session: SparkSession, file: Path): Boolean = current(session).exists(_.log.knows(file.toUri.getPath))
+
   /** What a statement on its own read by path. The source of a stream is read as a stream is, version by version. */
   def pathsOfExecution(session: SparkSession): Seq[String] =
     current(session).filterNot(_.isBatch).fold(Seq.empty[String])(
