@@ -67,5 +67,5 @@ def test_a_java_that_is_missing_or_too_old_is_said(tmp_path: Path, monkeypatch: 
     old.parent.mkdir()
     old.write_text("#!/bin/sh\necho openjdk 17.0.16 2025-07-15\n")
     old.chmod(0o755)
-    with pytest.raises(MissingError, match="is openjdk 17.0.16"):
+    with pytest.raises(MissingError, match=r"is openjdk 17\.0\.16"):
         java()
