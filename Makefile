@@ -366,6 +366,20 @@ $(ENGINES)/.set-up: Makefile
 	@$(ENGINES)/bin/python -c 'from duckdb_extensions import import_extension; import_extension("delta")'
 	@touch $@
 
+.PHONY: test-trino
+TRINO := .venv-trino
+
+test-trino: setup jar $(TRINO)/.set-up ## read what `lockstep manifest` says in a Trino, which is fetched (821 MB); needs Java 24 or newer in TRINO_JAVA_HOME
+	@echo "test-trino: tests/spark/test_trino.py (PYTEST_ARGS=$(PYTEST_ARGS))"
+	@$(BIN)/python -m tests.support.trino
+	@LOCKSTEP_TEST_TRINO=$(CURDIR)/$(TRINO)/bin/python $(BIN)/python -m pytest tests/spark/test_trino.py $(PYTEST_ARGS)
+
+$(TRINO)/.set-up: Makefile
+	@echo "setup: installing Trino's client into $(TRINO)"
+	@$(PYTHON) -m venv $(TRINO)
+	@$(TRINO)/bin/python -m pip install --quiet trino==0.340.0 </dev/null
+	@touch $@
+
 .PHONY: bench-peers bench-tpch bench-large bench-long-transaction bench-simulated model
 # Peers, what they need, and a Java that Nessie starts with, by version; none of it is in the lock.
 PEERS := .venv-peers

@@ -22,9 +22,10 @@ from pathlib import Path
 from project import render_docs
 from tests.bench.bounds import Bound, exit_if_missed
 from tests.bench.page import DOCUMENT, paragraph, with_section
-from tests.bench.peers.systems import OURS, MissingError, Servers, System, systems
+from tests.bench.peers.systems import OURS, Servers, System, systems
 from tests.bench.turns import GOAL
 from tests.support.child import Child
+from tests.support.maven import MissingError
 
 MARK = "peers"
 WRITERS = 8

