@@ -540,6 +540,10 @@ SETTINGS: tuple[Setting, ...] = tuple(value for value in list(vars().values()) i
 """All of them, in the order of this module."""
 
 
+OF_RETENTION = (RETENTION_AGE, RETENTION_VERSIONS, DELETION_GRACE, ORPHAN_AGE)
+"""Those of a catalog of which the lake itself may say more."""
+
+
 def at(place: Place) -> list[Setting]:
     """Return the settings of one place, in the order of the list."""
     return [setting for setting in SETTINGS if setting.place == place]

@@ -263,6 +263,15 @@ def test_settings_say_who_sets_them(lake: Any) -> None:
     assert source == "driver"
 
 
+def test_settings_show_what_the_lake_keeps(lake: Any) -> None:
+    sql = "SELECT value, source FROM lake.system.settings WHERE name = 'spark.sql.catalog.lake.retention-age'"
+    assert rows(lake, sql) == [("30d", "default")]
+    lake.sql("CALL lake.system.retention(age => '365d')")
+    assert rows(lake, sql) == [("365d", "lake")]
+    assert rows(lake, "SELECT value FROM lake.system.settings WHERE source = 'lake' AND value LIKE '3%'") == [("365d",)]
+    assert rows(lake, "SELECT count(*) FROM lake.system.settings WHERE source = 'lake'") == [(1,)]
+
+
 def test_what_a_transaction_makes_is_not_shown_to_another_session(lake: Any, other: Any) -> None:
     """Not by a view of its query either, which is resolved anew for whoever uses it."""
     lake.sql("BEGIN")

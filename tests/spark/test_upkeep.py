@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 import lockstep
+from lockstep.delta.checkpoint_files import sidecars_of
 from lockstep.lake.verify import verify
+from lockstep.retention.ages import Retention
+from lockstep.retention.upkeep import maintain
 
 T = "lake.default.t"
 
@@ -41,6 +47,32 @@ def test_a_table_goes_on_getting_checkpoints(statements: list[str], spark: Any, 
     assert (log / f"{3:020d}.crc").exists(), "the transaction's own"
     catalog = lockstep.TransactionalCatalog.open(str(root))
     assert verify(catalog.lake.storage, catalog.timeline).differences == ()
+
+
+def test_upkeep_removes_sidecars_of_checkpoints_that_are_gone_and_no_others(spark: Any, root: Path) -> None:
+    v2 = "TBLPROPERTIES ('delta.checkpointPolicy' = 'v2', 'delta.checkpointInterval' = '2')"
+    spark.sql(f"CREATE TABLE {T} (id INT) {v2}")
+    for id in range(6):
+        spark.sql(f"INSERT INTO {T} VALUES ({id})")
+    (log,) = root.glob("**/t-*/_delta_log")
+    lake = lockstep.TransactionalCatalog.open(str(root)).lake
+
+    def named() -> set[str]:
+        paths = [path.relative_to(root).as_posix() for path in log.glob("[!.]*.checkpoint.*")]
+        return {name for path in paths for name in sidecars_of(lake.storage, path) or ()}
+
+    before = named()
+    then = time.time() - 40 * 24 * 3600
+    for path in log.rglob("*"):
+        os.utime(path, (then, then))
+    for _ in range(4):
+        maintain(lake, Retention(age=timedelta(), last=1, grace=timedelta(), orphan_age=timedelta(hours=1)))
+    assert 0 < len(named()) < len(before)
+    assert {path.name for path in log.glob("_sidecars/[!.]*")} == named()
+    assert {path.name[1:-4] for path in log.glob("_sidecars/.*")} <= named()
+    spark.sql(f"INSERT INTO {T} VALUES (6)")
+    assert sorted(row[0] for row in spark.sql(f"SELECT id FROM {T}").collect()) == [*range(7)]
+    assert sorted(lockstep.open(str(root)).at()["default.t"].to_arrow()["id"].to_pylist()) == [*range(7)]
 
 
 @pytest.mark.slow

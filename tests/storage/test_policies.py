@@ -49,6 +49,7 @@ UNSEEN = {
     ("<table>/_delta_log/_lockstep/…lake-over.json", "deleted"),
     ("<table>/_delta_log/…checkpoint…", "written over"),
     ("<table>/_delta_log/…checkpoint…", "deleted"),
+    ("<table>/_delta_log/_sidecars/…", "deleted"),
 }
 """What the table says, and nothing here does: what is damaged, late, an arbiter's, or Delta's."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,12 @@ from lockstep.catalog import new_id
 from lockstep.errors import CommitUnknownError, ReadOnlyError
 from lockstep.lake.deletions import FOLDER
 from lockstep.lake.lake import Lake
+from lockstep.retention.ages import Retention
 from lockstep.retention.deleting import carry_out
+from lockstep.retention.expiring import expire_snapshots
 from lockstep.retention.files import Doomed
 from lockstep.retention.planning import Plan
+from lockstep.retention.upkeep import maintain
 from lockstep.retention.versions import Readable
 from lockstep.spark.host.host import Host
 from lockstep.storage import Storage, open_storage
@@ -25,7 +29,7 @@ from lockstep.timeline.log import Timeline
 from tests.support.arbitrated import make_namespace
 from tests.support.client import Client
 from tests.support.faulty import FaultyStorage
-from tests.support.lakes import create, location, open_catalog
+from tests.support.lakes import create, location, open_catalog, tree
 from tests.support.recorded import Recorded, Server
 
 
@@ -94,3 +98,24 @@ def test_who_has_not_the_lakes_arbiter_deletes_nothing_and_begins_nothing(server
 
 def open_lake(storage: Storage) -> Lake:
     return Lake(storage, Timeline.open(storage), clock=utc_now, new_id=new_id)
+
+
+def expiring(lake: Lake) -> None:
+    expire_snapshots(lake, older_than=lake.clock(), retain_last=1, grace=timedelta())
+
+
+def maintaining(lake: Lake) -> None:
+    maintain(lake, Retention(age=timedelta(), last=1, grace=timedelta(), orphan_age=timedelta(hours=1)))
+
+
+@pytest.mark.parametrize("look_after", [expiring, maintaining])
+def test_who_has_not_the_lakes_arbiter_lets_nothing_expire_and_writes_nothing(
+    server: Server, tmp_path: Path, look_after: Callable[[Lake], None]
+) -> None:
+    storage = open_storage(str(tmp_path / "lake"), create=True)
+    create(open_catalog(storage, arbiter=Recorded(server)), "t", files=["p"])
+    reader = open_lake(storage)
+    before = tree(storage)
+    with pytest.raises(ReadOnlyError, match="is told to use none"):
+        look_after(reader)
+    assert tree(storage) == before

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +15,10 @@ import pytest
 import lockstep
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import FailedTransactionError, ReadOnlyError, UnavailableError
+from lockstep.lake.lake import Lake
+from lockstep.retention.ages import Retention
+from lockstep.retention.expiring import expire_snapshots
+from lockstep.retention.upkeep import maintain, remove_orphan_files, vacuum
 from lockstep.storage import open_storage
 from lockstep.storage.local import LocalStorage
 from tests.support.commands import lockstep as command
@@ -93,6 +98,25 @@ def test_writes_are_refused_before_anything_is_staged(as_reader: Path) -> None:
             change()
         assert caught.value.sqlstate == "25006"
     catalog.rollback(tx)
+    assert everything(as_reader) == before
+
+
+AT_ONCE = Retention(age=timedelta(), last=1, grace=timedelta(), orphan_age=timedelta(hours=1))
+UPKEEP: dict[str, Callable[[Lake], object]] = {
+    "expire": lambda lake: expire_snapshots(lake, older_than=lake.clock(), retain_last=1, grace=timedelta()),
+    "maintain": lambda lake: maintain(lake, AT_ONCE),
+    "gc": lambda lake: remove_orphan_files(lake, AT_ONCE),
+    "vacuum": lambda lake: vacuum(lake, AT_ONCE),
+}
+
+
+@pytest.mark.parametrize("name", UPKEEP)
+def test_upkeep_is_refused_before_anything_is_done(as_reader: Path, name: str) -> None:
+    catalog = TransactionalCatalog.open(str(as_reader))
+    before = everything(as_reader)
+    with pytest.raises(ReadOnlyError, match=MESSAGE) as caught:
+        UPKEEP[name](catalog.lake)
+    assert caught.value.sqlstate == "25006"
     assert everything(as_reader) == before
 
 

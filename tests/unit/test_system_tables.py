@@ -14,6 +14,7 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.commit.ended import EndedRecord, keep
 from lockstep.commit.records import ALIVE, OpenRecord, record_of, write
 from lockstep.lake.lake import Lake
+from lockstep.retention.floor import set_floor
 from lockstep.settings import SETTINGS
 from lockstep.system import history, query
 from lockstep.system.catalog import listed
@@ -30,6 +31,7 @@ from lockstep.timeline.state import State as TimelineState
 from lockstep.transactions.state import State
 from tests.support import histories
 from tests.support.checkpoints import requests
+from tests.support.client import Client
 from tests.support.entries import T0, entry
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, create, named, stage
@@ -222,6 +224,54 @@ def test_settings_show_who_says_them_and_no_key_of_a_store() -> None:
     assert rows["JAVA_HOME"] == ["/java", None, "environment"]
     assert rows["spark.sql.catalog.lake.store.secret_access_key"][0] != "secret"
     assert "secret" not in str([value for value, *_ in rows.values()])
+
+
+def test_settings_show_what_the_lake_says_where_that_counts() -> None:
+    reads: list[str] = []
+
+    def lake() -> dict[str, str]:
+        reads.append("read")
+        return {"retention-age": "365d"}
+
+    scope = _of(Configured("lake", {}, {"retention-age": "7d", "orphan-age": "9d"}, {}, {}, lake))
+    of_age = "spark.sql.catalog.lake.retention-age"
+    columns = ("name", "value", "default_value", "source", "place")
+    rows = {row[0]: row[1:] for row in whole(scope, "settings", *columns)}
+    assert len(reads) == 1
+    assert rows[of_age] == ["365d", "30d", "lake", "catalog"]
+    assert rows["spark.sql.catalog.lake.orphan-age"] == ["9d", "7d", "catalog", "catalog"]
+    assert rows["spark.sql.catalog.lake.deletion-grace"] == ["24h", "24h", "default", "catalog"]
+    for filters, names in (
+        ([asked("source", "=", "lake")], [of_age]),
+        ([asked("value", "=", "365d")], [of_age]),
+        ([asked("value", "=", "7d"), asked("name", "=", of_age)], []),
+        ([asked("source", "=", "lake"), asked("name", "=", "lockstep.isolation")], []),
+    ):
+        assert whole(scope, "settings", "name", filters=filters) == [[name] for name in names]
+    before = len(reads)
+    for filter_ in (asked("name", "=", "JAVA_HOME"), asked("place", "=", "session")):
+        whole(scope, "settings", "name", filters=[filter_])
+    assert len(reads) == before, "none of those that the lake may say is asked for"
+
+
+@pytest.mark.parametrize(
+    ("settings", "shown"),
+    [
+        ({}, ["365d", "lake"]),
+        ({"retention-age": "30d"}, ["365d", "lake"]),
+        ({"retention-age": "8760h"}, ["8760h", "catalog"]),
+        ({"retention-age": "366d"}, ["366d", "catalog"]),
+    ],
+)
+def test_a_catalogs_settings_show_the_longer_of_what_it_says_and_the_lake(
+    one: Client, settings: dict[str, str], shown: list[str]
+) -> None:
+    set_floor(one.lake().lake, {"retention-age": "365d"}, author="ada", statement="x")
+    one.options |= settings
+    request: dict[str, Any] = {"columns": ["value", "source"], "limit": None, "descending": False, "cursor": None}
+    request |= {"table": "settings", "at": None, "transaction": None, "driver": {}}
+    of_age = {"column": "name", "op": "=", "value": "spark.sql.catalog.lake.retention-age"}
+    assert one.ok("system_rows", **request, filters=[of_age])["rows"] == [shown]
 
 
 def _of(configured: Configured) -> Scope:

@@ -41,7 +41,7 @@ def transactions(root: str, *, ended: bool, as_json: bool) -> None:
             *(each.transaction, each.state.value, each.began_at, timedelta(seconds=each.age_seconds(now))),
             *(each.author, each.application, each.process),
             *(each.seen_at if each.is_alive(now) else f"gone since {each.seen_at}", each.base_version),
-            *(", ".join(map(str, each.tables)), f"{each.bytes_staged:,}", each.message),
+            *(", ".join(map(str, each.names)), f"{each.bytes_staged:,}", each.message),
         ]
         for each in found
     ]
@@ -70,7 +70,7 @@ def abort(root: str, transaction: str, *, reason: str, dry_run: bool, yes: bool,
     record, _ = look_at_abort(catalog.lake, transaction)
     whose = _told(record, catalog.lake.clock())
     if not as_json and (dry_run or not yes):
-        wrote = ", ".join(map(str, record.tables)) or "no table"
+        wrote = ", ".join(map(str, record.names)) or "no table"
         click.echo(
             f"transaction {transaction} of {record.author or 'somebody'} ({record.process}) would be ended: begun at "
             f"{record.began_at}, has written {wrote}, {record.bytes_staged:,} bytes"
@@ -122,4 +122,4 @@ def _told(record: OpenRecord, now: datetime) -> dict[str, object]:
     import msgspec
 
     age, alive = record.age_seconds(now), record.is_alive(now)
-    return {**msgspec.structs.asdict(record), "age_seconds": age, "is_alive": alive}
+    return {**msgspec.structs.asdict(record), "tables": record.names, "age_seconds": age, "is_alive": alive}

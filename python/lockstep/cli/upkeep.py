@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial, wraps
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
@@ -57,7 +57,10 @@ def _lake(root: str) -> Lake:
 
 
 def _retention(lake: Lake, said: Mapping[str, str | None]) -> Retention:
-    """Return what is kept for how long: what is said, which may not be less than the lake keeps, or what that is."""
+    """Return what is kept for how long: what is said, which may not be less than the lake keeps, or what that is.
+
+    The commands ask this as they begin to work, and so once more behind the prompt: somebody may have raised it since.
+    """
     from lockstep.retention.floor import asked
 
     settings = {name.replace("_", "-"): value for name, value in said.items() if value is not None}
@@ -115,9 +118,8 @@ def expire(lake: Lake, **said: str | None) -> _Done:
     from lockstep.retention.expiring import expire_snapshots
     from lockstep.workers import silent
 
-    retention = _retention(lake, said)
-
     def work(*, dry_run: bool, progress: Progress = silent) -> Expired:
+        retention = _retention(lake, said)
         return expire_snapshots(
             lake,
             older_than=lake.clock() - retention.age,
@@ -145,7 +147,11 @@ def vacuum(lake: Lake, *, table: str | None, namespace: str | None, **said: str 
 
     within = None if namespace is None else tuple(namespace.split("."))
     chosen = None if table is None else name_of(table)
-    return partial(sweep, lake, _retention(lake, said), table=chosen, namespace=within), _say_swept
+
+    def work(**how: Any) -> Swept:
+        return sweep(lake, _retention(lake, said), table=chosen, namespace=within, **how)
+
+    return work, _say_swept
 
 
 @_command(litter_option, grace_option)
@@ -156,7 +162,10 @@ def gc(lake: Lake, **said: str | None) -> _Done:
     """
     from lockstep.retention.upkeep import remove_orphan_files
 
-    return partial(remove_orphan_files, lake, _retention(lake, said)), _say_swept
+    def work(**how: Any) -> Swept:
+        return remove_orphan_files(lake, _retention(lake, said), **how)
+
+    return work, _say_swept
 
 
 @_command(older_option, last_option, grace_option, orphan_option)
@@ -167,6 +176,9 @@ def maintain(lake: Lake, **said: str | None) -> _Done:
     """
     from lockstep.retention.upkeep import maintain as look_after
 
+    def work(**how: Any) -> Maintained:
+        return look_after(lake, _retention(lake, said), **how)
+
     def say(done: Maintained, is_dry: bool) -> None:
         _say_expired(done.expired, is_dry)
         _say_swept(done.swept, is_dry)
@@ -176,7 +188,7 @@ def maintain(lake: Lake, **said: str | None) -> _Done:
             [[each.table, each.files, each.size] for each in done.to_compact],
         )
 
-    return partial(look_after, lake, _retention(lake, said)), say
+    return work, say
 
 
 @click.command()

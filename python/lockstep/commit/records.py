@@ -56,7 +56,8 @@ class OpenRecord(Value, frozen=True):
         base_version: the database version that it sees.
         began_at, seen_at: when it began, and when its process last wrote this, UTC, by that process' clock.
         process: the machine's name and the number of the process there.
-        tables: those that it has written, `MAX_TABLES` at most.
+        tables: those that it has written, `MAX_TABLES` at most. One that it makes under the name of another that it
+            drops or renames is there twice: others, who know the other's folder by that name, do not know this one's.
         message: its comment.
         bytes_staged: how large the data files are that it has written, as far as that is known.
     """
@@ -74,6 +75,11 @@ class OpenRecord(Value, frozen=True):
     message: str = ""
     tables: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MAX_TABLES)] = ()
     bytes_staged: int = 0
+
+    @property
+    def names(self) -> tuple[Name, ...]:
+        """The names in `tables`, each once: what people are shown."""
+        return tuple(dict.fromkeys(self.tables))
 
     def is_alive(self, now: datetime) -> bool:
         """Whether its process has been seen lately."""
@@ -105,9 +111,18 @@ def record_of(tx: Transaction, *, now: datetime, process: str, is_busy: bool = F
         author=tx.author,
         application=tx.application,
         message=tx.comment,
-        tables=() if is_busy else tuple(table.name for table in tx.written_tables()[:MAX_TABLES]),
+        tables=() if is_busy else _written(tx),
         bytes_staged=0 if is_busy else tx.staged_bytes(),
     )
+
+
+def _written(tx: Transaction) -> tuple[Name, ...]:
+    """Return the tables that a transaction has written, see `OpenRecord.tables`."""
+    names: list[Name] = []
+    for table in tx.written_tables():
+        is_another = tx.base.table_by_id(table.id) is None and table.name in tx.base.tables
+        names += [table.name] * (2 if is_another else 1)
+    return tuple(names[:MAX_TABLES])
 
 
 def ended(record: OpenRecord, reason: str, now: datetime) -> EndedRecord:
@@ -124,7 +139,7 @@ def ended(record: OpenRecord, reason: str, now: datetime) -> EndedRecord:
         author=record.author,
         application=record.application,
         message=record.message,
-        tables=record.tables,
+        tables=record.names,
         bytes_staged=record.bytes_staged,
     )
 

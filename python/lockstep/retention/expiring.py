@@ -10,7 +10,7 @@ from functools import partial
 
 from lockstep.commit.ended import prune
 from lockstep.commit.records import OpenRecord
-from lockstep.errors import ExpiredError, InvalidError, UnavailableError
+from lockstep.errors import ExpiredError, InvalidError, ReadOnlyError, UnavailableError
 from lockstep.lake.exports import needed_versions
 from lockstep.lake.lake import Lake
 from lockstep.retention.clocks import check_clock
@@ -65,13 +65,16 @@ def expire_snapshots(
     Raises:
         InvalidError: retain_last is less than 1, or older_than has no time zone; or this host's clock is not the
             store's.
+        ReadOnlyError: this process may only read the lake; nothing was written.
         UnavailableError, CorruptTimelineError: as the store and the timeline say; a later run goes on.
     """
     if retain_last < 1:
         raise InvalidError(f"retain_last is {retain_last}: expected 1 or more, for the newest version is never expired")
     if older_than.tzinfo is None:
         raise InvalidError(f"older_than is {older_than.isoformat()}, without a time zone")
-    if not (dry_run or lake.refusal):
+    if not dry_run:
+        if lake.refusal:
+            raise ReadOnlyError(lake.refusal)
         check_clock(lake)
     # A look at each log, which publishes again what it has lost while the entries are there that say what that was.
     lake.newest()

@@ -13,6 +13,13 @@ The records with the greatest number count, and of those the longest of each set
 with that number, who sets writes one with the next, which says all. So nobody writes over another's record, no store
 needs conditional writes for it, and of what two say at once the longer holds. Older records say who said what before.
 
+Who writes looks again behind his write, so that neither hides what the other did, in whichever order they come:
+
+    raise writes N, set writes N+1, set looks at N     set had not read it, sees it now, and raises it in N+1
+    set writes N+1, raise writes N, raise reads back   raise had read N before, sees N+1 without it, and raises it there
+
+One of the two looks always comes behind both writes; where both do, both write the same once more, which is no harm.
+
 Nothing is here until somebody says something: then the defaults of the settings hold. A Lockstep from before there
 were records neither reads nor removes them.
 """
@@ -29,20 +36,24 @@ from datetime import datetime
 import msgspec
 
 from lockstep.conflict.lock_policy import Time
-from lockstep.errors import CorruptTimelineError, InvalidError, StoreRefusedError, UnavailableError
+from lockstep.errors import (
+    CorruptTimelineError,
+    InvalidError,
+    LockstepError,
+    StoreRefusedError,
+    UnavailableError,
+)
 from lockstep.lake.lake import Lake
 from lockstep.retention.ages import Retention
 from lockstep.retry import seconds
-from lockstep.settings import DELETION_GRACE, ORPHAN_AGE, RETENTION_AGE, RETENTION_VERSIONS, Setting
+from lockstep.settings import DELETION_GRACE, OF_RETENTION, ORPHAN_AGE, RETENTION_AGE, RETENTION_VERSIONS, Setting
 from lockstep.storage import Storage
 from lockstep.timeline.entry import Value
 from lockstep.timeline.files import UNREADABLE
 
 FOLDER = "_lockstep/retention"
 FORMAT = 1
-SETTINGS = (RETENTION_AGE, RETENTION_VERSIONS, DELETION_GRACE, ORPHAN_AGE)
-NAMES = frozenset(setting.name for setting in SETTINGS)
-
+NAMES = frozenset(setting.name for setting in OF_RETENTION)
 
 OPTIONS = {
     RETENTION_AGE.name: "age",
@@ -138,10 +149,15 @@ def read_floor(storage: Storage) -> Floor:
         UnavailableError: the store failed.
         CorruptTimelineError: a record cannot be read, so nobody knows.
     """
-    found = [match for name in storage.list(FOLDER) if (match := _NAME.fullmatch(name)) is not None]
-    number = max((int(match[1]) for match in found), default=0)
-    records = [_read(storage, f"{FOLDER}/{match[0]}") for match in found if int(match[1]) == number]
-    return Floor(number, _longest(records))
+    names = storage.list(FOLDER)
+    number = max((int(match[1]) for name in names if (match := _NAME.fullmatch(name)) is not None), default=0)
+    return Floor(number, _said_in(storage, names, number))
+
+
+def _said_in(storage: Storage, names: Iterable[str], number: int) -> dict[str, Said]:
+    """Return what the records of a number say, of each setting the longest."""
+    of_number = [name for name in names if (match := _NAME.fullmatch(name)) is not None and int(match[1]) == number]
+    return _longest(_read(storage, f"{FOLDER}/{name}") for name in of_number)
 
 
 def look(storage: Storage, wanted: Mapping[str, str]) -> list[Change]:
@@ -153,7 +169,7 @@ def look(storage: Storage, wanted: Mapping[str, str]) -> list[Change]:
     """
     Retention.of(wanted)
     floor, found = read_floor(storage), list[Change]()
-    for setting in SETTINGS:
+    for setting in OF_RETENTION:
         name, value, new = setting.name, _kept(floor, setting), wanted.get(setting.name)
         is_lower = new is not None and is_longer(setting, value, new)
         said = floor.said.get(name)
@@ -197,11 +213,24 @@ def kept_by(floor: Floor, said: Mapping[str, str]) -> Retention:
 def at_least(floor: Floor, said: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of retention by which a lake is looked after: of each the longer that somebody says."""
     longest = {name: each.value for name, each in floor.said.items()}
-    for setting in SETTINGS:
+    for setting in OF_RETENTION:
         name, value = setting.name, said.get(setting.name)
         if value is not None and (name not in longest or is_longer(setting, value, longest[name])):
             longest[name] = value
     return longest
+
+
+def of_lake(floor: Floor, said: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of retention in which a lake keeps more than a catalog with such settings says, if it does.
+
+    Where the catalog says nothing of one, that is whatever the lake says.
+    """
+    return {
+        setting.name: kept.value
+        for setting in OF_RETENTION
+        if (kept := floor.said.get(setting.name)) is not None
+        and (setting.name not in said or is_longer(setting, kept.value, said[setting.name]))
+    }
 
 
 def check(floor: Floor, said: Mapping[str, str]) -> None:
@@ -210,7 +239,7 @@ def check(floor: Floor, said: Mapping[str, str]) -> None:
     Raises:
         InvalidError: it is.
     """
-    for setting in SETTINGS:
+    for setting in OF_RETENTION:
         kept, value = floor.said.get(setting.name), said.get(setting.name)
         if kept is None or value is None or not is_longer(setting, kept.value, value):
             continue
@@ -239,32 +268,33 @@ def is_longer(setting: Setting, value: str, other: str) -> bool:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def tell(lake: Lake, said: Mapping[str, str], *, author: str, statement: str) -> None:
+def tell(lake: Lake, said: Mapping[str, str], *, author: str, statement: str) -> bool:
     """Have a lake keep what a catalog is set to keep, where that is more than it keeps.
 
-    Who may only read the lake cannot tell it: the log says so, and whoever may write it tells it then.
+    Whoever only reads tables needs none of this, so it is never refused: the log says what the lake could not be told.
+    Upkeep reads what the lake keeps by itself, and is refused where that cannot be read.
 
-    Raises:
-        UnavailableError: the store failed; calling again is safe.
-        CorruptTimelineError: see `read_floor`.
+    Returns:
+        Whether it is worth no other try: the lake knows, or this process may only read it, and whoever may write it
+        tells it then.
     """
     if not said:
-        return
-    if not lake.refusal:
-        try:
+        return True
+    try:
+        if not lake.refusal:
             raise_floor(lake, said, author=author, statement=statement)
-            return
-        except StoreRefusedError as error:
-            why = error.message
-    elif higher(read_floor(lake.storage), said):
-        why = lake.refusal
-    else:
-        return
+            return True
+        if not higher(read_floor(lake.storage), said):
+            return True
+        why, is_over = lake.refusal, True
+    except LockstepError as error:
+        why, is_over = error.message, isinstance(error, StoreRefusedError)
+    then = "Say it with lockstep retention where the lake may be written" if is_over else "The next session tries again"
     _log.warning(
-        "the lake %s does not know of %s, and who looks after it from elsewhere may keep less. Say it with "
-        "lockstep retention where the lake may be written. %s",
-        *(lake.storage.url, statement, why),
+        "the lake %s does not know of %s, and who looks after it from elsewhere may keep less. %s. %s",
+        *(lake.storage.url, statement, then, why),
     )
+    return is_over
 
 
 def raise_floor(lake: Lake, said: Mapping[str, str], *, author: str, statement: str) -> dict[str, str]:
@@ -274,17 +304,21 @@ def raise_floor(lake: Lake, said: Mapping[str, str], *, author: str, statement: 
         UnavailableError: the store failed; calling again is safe.
         CorruptTimelineError: see `read_floor`.
     """
+    at = lake.clock()
+    wanted = {key: Said(value=value, at=at, author=author, statement=statement) for key, value in said.items()}
+    return _raise(lake, wanted)
+
+
+def _raise(lake: Lake, said: Mapping[str, Said]) -> dict[str, str]:
     raised: dict[str, str] = {}
     more: dict[str, str] = {}
     for _ in range(MOST_TRIES):
         # Somebody may have set all of it meanwhile: what was said beside that does not count.
         floor = read_floor(lake.storage)
-        more = higher(floor, said)
+        more = higher(floor, {name: each.value for name, each in said.items()})
         if not more:
             return raised
-        at = lake.clock()
-        new = {key: Said(value=value, at=at, author=author, statement=statement) for key, value in more.items()}
-        _write(lake, max(floor.number, 1), new)
+        _write(lake, max(floor.number, 1), {name: said[name] for name in more})
         raised |= more
     raise UnavailableError(
         f"{FOLDER} in {lake.storage.url} does not have what was written there, {', '.join(sorted(more))}, or somebody "
@@ -296,7 +330,7 @@ def higher(floor: Floor, said: Mapping[str, str]) -> dict[str, str]:
     """Return what of it is more than the lake keeps, or than the default of what nobody has said."""
     return {
         setting.name: said[setting.name]
-        for setting in SETTINGS
+        for setting in OF_RETENTION
         if setting.name in said and is_longer(setting, said[setting.name], _kept(floor, setting))
     }
 
@@ -304,9 +338,15 @@ def higher(floor: Floor, said: Mapping[str, str]) -> dict[str, str]:
 def set_floor(lake: Lake, said: Mapping[str, str], *, author: str, statement: str) -> Floor:
     """Have a lake keep so much from now on, be it more or less than before; what is not said stays as it is.
 
+    What somebody raised between the look at what is kept and the write has the number that this write hides. So the
+    records of that number are looked at again behind the write, and what of them is not said here, and is longer than
+    what was written, is raised once more. A raise that is written later than that look reads back later, too, and finds
+    this write itself: see the orders above. Who is killed, or loses the store, between his write and that look may have
+    hidden a raise, until the next driver raises it again.
+
     Raises:
         InvalidError: a value is not what it must be.
-        UnavailableError: the store failed, or somebody said something longer at the same time; calling again is safe.
+        UnavailableError: the store failed, or somebody said something longer at the same time: look at what is kept.
         CorruptTimelineError: see `read_floor`.
     """
     Retention.of(said)
@@ -319,14 +359,30 @@ def set_floor(lake: Lake, said: Mapping[str, str], *, author: str, statement: st
     if not new:
         return floor
     _write(lake, floor.number + 1, {**floor.said, **new})
+    if hidden := _hidden(lake.storage, floor, said):
+        _raise(lake, hidden)
     after = read_floor(lake.storage)
     for name, each in new.items():
-        if after.said[name].value != each.value:
+        now = after.said.get(name)
+        if now is None or now.value != each.value:
+            what = "not set" if now is None else f"{now.value}, which {now.author or 'somebody'} said"
             raise UnavailableError(
-                f"{name} is {after.said[name].value}, which {after.said[name].author or 'somebody'} said at the same "
-                f"time as {each.value} was: look at lockstep retention, and say it again if it is still to be so"
+                f"{name} is {what}: somebody else said what is kept at the same time as {each.value} was said. Look at "
+                "lockstep retention, and say it again if it is still to be so"
             )
     return after
+
+
+def _hidden(storage: Storage, floor: Floor, said: Mapping[str, str]) -> dict[str, Said]:
+    """Return what has been raised since somebody read what is kept, and is not among what he has said himself."""
+    since = _said_in(storage, storage.list(FOLDER), floor.number)
+    return {
+        setting.name: since[setting.name]
+        for setting in OF_RETENTION
+        if setting.name in since
+        and setting.name not in said
+        and is_longer(setting, since[setting.name].value, _kept(floor, setting))
+    }
 
 
 def _write(lake: Lake, number: int, settings: dict[str, Said]) -> None:
@@ -356,7 +412,7 @@ def _read(storage: Storage, path: str) -> Record:
 def _longest(records: Iterable[Record]) -> dict[str, Said]:
     longest: dict[str, Said] = {}
     for record in records:
-        for setting in SETTINGS:
+        for setting in OF_RETENTION:
             if (each := record.settings.get(setting.name)) is None:
                 continue
             before = longest.get(setting.name)

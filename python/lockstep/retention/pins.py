@@ -78,12 +78,16 @@ def pins(lake: Lake, own: Collection[OpenRecord] = ()) -> Pins:
 
 
 def _written(records: Collection[OpenRecord]) -> frozenset[Name] | None:
-    """Return the tables that transactions say that they have written; None where one does not say all of them."""
+    """Return the tables that transactions say that they have written; None where one does not say all of them.
+
+    That is so where a name is there twice: of the table that is being made under it nobody but the store knows.
+    """
     by_id: dict[str, frozenset[Name]] = {}
     for record in records:  # of one that is busy its own process says less than it has told others
         by_id[record.transaction] = by_id.get(record.transaction, frozenset()) | frozenset(record.tables)
     says_less = {r.transaction for r in records if r.state != State.REQUESTED and not by_id[r.transaction]}
-    if says_less or any(len(names) >= MAX_TABLES for names in by_id.values()):
+    has_another = any(len(set(r.tables)) < len(r.tables) for r in records)
+    if says_less or has_another or any(len(names) >= MAX_TABLES for names in by_id.values()):
         return None
     return frozenset[Name]().union(*by_id.values())
 

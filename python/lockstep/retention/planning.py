@@ -28,6 +28,7 @@ from lockstep.retention.needs import NOTHING, Need, needs
 from lockstep.retention.origins import made_here
 from lockstep.retention.pins import CLOCKS, Pins, makes_tables, pins
 from lockstep.retention.removed import without_log
+from lockstep.retention.sidecars import doomed_sidecars
 from lockstep.retention.silent import STAGED_UNREAD, nobody_knows, settle_silent
 from lockstep.retention.since import id_at
 from lockstep.retention.survey import Folder, Surveyed, began_elsewhere, folders, nothing_known, staged_files, surveyed
@@ -389,6 +390,8 @@ class _Planning:
                 features=each.state.features,
                 read_from=each.read_from,
             )
+            before = min(before, self.litter_before(self.retention.orphan_age))
+            found += doomed_sidecars(self.lake.storage, each.folder, each.state.features, before)
         self.doomed += [doomed for doomed in found if doomed.kind in self.scope.kinds]
 
     def _may_be_shared(self, location: str) -> bool:

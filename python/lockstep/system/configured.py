@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 
-from lockstep.settings import LOCATIONS, PREFIX_OF_CATALOG, SETTINGS, STORE, Setting, at
-from lockstep.system.query import Batch, Query, Row, paged
+from lockstep.settings import LOCATIONS, OF_RETENTION, PREFIX_OF_CATALOG, SETTINGS, STORE, Setting, at
+from lockstep.system.query import Batch, Filter, Query, Row, matches, paged
 from lockstep.system.scope import Configured, Scope
 
 HIDDEN = "*********(redacted)"
@@ -13,17 +14,28 @@ HIDDEN = "*********(redacted)"
 
 
 def settings(scope: Scope, query: Query) -> Batch:
-    """Return all settings, in the order of `lockstep.settings`; of the stores' each that is set."""
-    return paged(_rows(scope.configured), query)
+    """Return all settings, in the order of `lockstep.settings`; of the stores' each that is set.
+
+    What the lake says is read once, and not at all where conditions leave none of the settings that it may say.
+
+    Raises:
+        UnavailableError, CorruptTimelineError: what the lake says cannot be read.
+    """
+    return paged(_rows(scope.configured, query.filters), query)
 
 
-def _rows(configured: Configured) -> Iterator[Row]:
+def _rows(configured: Configured, filters: Iterable[Filter]) -> Iterator[Row]:
+    lake = cache(configured.lake)
+    of_others = [each for each in filters if each.column not in ("value", "source")]
     for setting in SETTINGS:
         if setting in (STORE, LOCATIONS):
             yield from _of_stores(setting, configured)
-        else:
-            value, source = _value(setting, configured)
-            yield _row(setting, _full_name(setting, configured.catalog), value, source)
+            continue
+        value, source = _value(setting, configured)
+        row = _row(setting, _full_name(setting, configured.catalog), value, source)
+        if setting in OF_RETENTION and matches(row, of_others) and (kept := lake().get(setting.name)) is not None:
+            row = {**row, "value": kept, "source": "lake"}
+        yield row
 
 
 def _of_stores(setting: Setting, configured: Configured) -> Iterator[Row]:

@@ -13,13 +13,18 @@ from lockstep.transactions.transaction import Transaction
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """What is set, as text, by `Setting.key`, but for `driver` and `environment`: by `Setting.name`."""
+    """What is set, as text, by `Setting.key`, but for `driver` and `environment`: by `Setting.name`.
+
+    Attributes:
+        lake: reads those settings of the catalog's of which what the lake itself says counts, and not the catalog.
+    """
 
     catalog: str
     session: Mapping[str, str]
     options: Mapping[str, str]
     driver: Mapping[str, str]
     environment: Mapping[str, str]
+    lake: Callable[[], Mapping[str, str]] = dict
 
 
 @dataclass(frozen=True, slots=True)

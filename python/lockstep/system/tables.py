@@ -200,13 +200,16 @@ TABLES: Mapping[str, SystemTable] = {
         "condition on `namespace` alone no log of another namespace is read.",
     ),
     "settings": SystemTable(
-        says="The [settings](settings.md), as they are for this session and catalog.",
+        says="The [settings](settings.md), as they are for this session and catalog. Of `retention-age`, "
+        "`retention-versions`, `deletion-grace` and `orphan-age` that is what is kept: what [the lake "
+        "says](operating.md#how-much-is-kept), or the catalog where it says longer.",
         columns={
             "name": Column("string", "its whole name"),
             "value": Column("string", "what it is; what a store is told is not shown"),
             "default_value": Column("string", "what it is where nothing is said; NULL, if nothing then"),
             "source": Column(
-                "string", "where it is said: `session`, `catalog`, `driver`, `environment`, or nowhere: `default`"
+                "string",
+                "where it is said: `session`, `catalog`, `lake`, `driver`, `environment`, or nowhere: `default`",
             ),
             "place": Column("string", "where it can be said"),
             "kind": Column("string", "what a value is"),

@@ -146,7 +146,7 @@ def _of_record(record: OpenRecord | EndedRecord) -> dict[str, object]:
         "base_version": record.base_version,
         "database_version": None,
         "isolation": record.isolation,
-        "tables": [str(name) for name in record.tables],
+        "tables": [str(name) for name in dict.fromkeys(record.tables)],
         "bytes_staged": record.bytes_staged,
         "comment": record.message,
     }

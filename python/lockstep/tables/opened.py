@@ -122,7 +122,10 @@ class OpenLake:
 
     @property
     def catalog(self) -> TransactionalCatalog:
-        """The catalog below it, which has tags, recovery and maintenance."""
+        """The catalog below it: what transactions, commits and readers of the lake's versions are made of.
+
+        Tags, what was dropped, exports and upkeep are the command line's, and SQL's.
+        """
         return self._catalog
 
     @takes(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.commit.records import record_of, write
+from lockstep.commit.records import open_transactions, record_of, write
 from lockstep.delta.log import log_files, staging_folder
 from lockstep.errors import MissingFilesError
 from lockstep.retention.ages import Retention
@@ -18,7 +18,7 @@ from lockstep.retention.planning import need_at
 from lockstep.retention.upkeep import vacuum
 from lockstep.timeline.entry import TagDdl
 from lockstep.transactions.transaction import Transaction
-from tests.support.lakes import add, append, create, location, open_catalog, remove, stage
+from tests.support.lakes import add, append, create, location, named, open_catalog, remove, stage, stage_new
 from tests.support.retained import AgedStorage, Ticking
 
 DAY = timedelta(days=1)
@@ -87,6 +87,39 @@ def test_where_a_staged_commit_cannot_be_read_nothing_is_deleted(catalog: Transa
     catalog.lake.storage.put(f"{staging_folder(place, 'x')}/{1:020d}.json", b"{")
     with pytest.raises(MissingFilesError, match=r"nothing was deleted.*remove_orphan_files"):
         beside(catalog.lake, place, DAY, [])
+
+
+@pytest.mark.parametrize("how", ["dropped", "renamed"])
+def test_what_a_table_shares_stays_that_a_transaction_makes_under_the_name_of_another(
+    catalog: TransactionalCatalog, clock: Ticking, how: str
+) -> None:
+    """By that name others know the folder of the other table alone, and the new one's only the store knows."""
+    create(catalog, "b", files=["x"])
+    place = location(catalog, "b")
+    tx = catalog.begin()
+    if how == "dropped":
+        tx.changing().drop_table(named("a"))
+    else:
+        tx.changing().rename_table(named("a"), named("c"))
+    stage_new(catalog, tx, "a", add(f"{catalog.lake.storage.url}/{place}/x", modificationTime=1))
+    record = record_of(tx, now=clock(), process="elsewhere:1")
+    write(catalog.lake, record)
+    assert (record.tables, record.names) == ((named("a"),) * 2, (named("a"),))
+    assert [each.tables for each in open_transactions(catalog.lake)] == [record.tables]
+    assert beside(catalog.lake, place, DAY, []).files == {"x"}
+    tx_b = catalog.begin()
+    stage(catalog, tx_b, "b", remove("x", deletionTimestamp=clock.ms), add("y"))
+    catalog.commit(tx_b)
+    append(catalog, "b", "z")
+    expire(catalog)
+    clock.now += 9 * DAY
+    write(catalog.lake, record_of(tx, now=clock(), process="elsewhere:1"))
+    for _ in range(2):
+        assert vacuum(catalog.lake, Retention.of({}), table=named("b")).paths == ()
+        clock.now += DAY / 2
+        write(catalog.lake, record_of(tx, now=clock(), process="elsewhere:1"))
+    clock.now += 0.9 * DAY
+    assert vacuum(catalog.lake, Retention.of({}), table=named("b")).waiting_files == 0
 
 
 # --- slow readers -----------------------------------------------------------------------------------------------------

@@ -141,7 +141,10 @@ class Host:
     def _session(self, id: str, *, is_held: bool) -> Iterator[Session]:
         """Give the session, for one request at a time if it is held, and remember it as long as it has any."""
         with self._lock:
-            session = self._sessions.setdefault(id, Session())
+            if id not in self._sessions:
+                self._sessions[id] = Session()
+                self.lakehouses.new_session()
+            session = self._sessions[id]
             session.requests += 1
             self._sessions.move_to_end(id)
             if len(self._sessions) > REMEMBERED_SESSIONS:

@@ -26,7 +26,7 @@ from lockstep.conflict.lock_policy import Resolution
 from lockstep.errors import InvalidError, LockstepError
 from lockstep.lake.lake import Lake
 from lockstep.retention.ages import Retention
-from lockstep.retention.floor import NAMES, retention_of, tell
+from lockstep.retention.floor import NAMES, of_lake, read_floor, retention_of, tell
 from lockstep.retry import race_backoff, seconds
 from lockstep.settings import (
     ARBITER,
@@ -87,6 +87,7 @@ class Lakehouse:
         timeouts: seconds of what sessions do not say themselves, by the setting that they would say; 0 is for ever.
         kept_for: what the catalog's settings say of what is kept for how long; the lake may say longer.
         compacts: whether `maintain` has the tables compacted, where nobody says.
+        untold: how many sessions the driver had when the lake could last not be told what is kept; None once it is.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Lakehouse:
     timeouts: Mapping[Setting, float] = field(default_factory=dict)
     kept_for: Mapping[str, str] = field(default_factory=dict)
     compacts: bool = True
+    untold: int | None = None
 
     def retention(self) -> Retention:
         """Return what is kept for how long: what the lake says, or the catalog where it says longer.
@@ -104,6 +106,14 @@ class Lakehouse:
             UnavailableError, CorruptTimelineError: see `lockstep.retention.floor`.
         """
         return retention_of(self.catalog.lake.storage, self.kept_for)
+
+    def kept_by_lake(self) -> dict[str, str]:
+        """Return the settings of retention of which what the lake says counts, and not what the catalog says.
+
+        Raises:
+            UnavailableError, CorruptTimelineError: see `lockstep.retention.floor`.
+        """
+        return of_lake(read_floor(self.catalog.lake.storage), self.kept_for)
 
     def is_same(self, other: Lakehouse) -> bool:
         """Whether it is the same catalog, whatever is set for it."""
@@ -193,6 +203,7 @@ class Lakehouses:
         self._application = application
         self._author = current_user()
         self._lock = threading.Lock()
+        self._sessions = 0
         self._catalogs: LRUCache[_Setup, Lakehouse] = LRUCache(REMEMBERED_CATALOGS)
         # A lake is kept by its catalogs, and those by the dictionary above or by the session of a transaction in it. So
         # a transaction's lake is the same one for as long as the transaction is open.
@@ -232,11 +243,28 @@ class Lakehouses:
         """
         setup = (name, _digest(options))
         with self._lock:
-            if (house := self._catalogs.get(setup)) is not None:
-                return house
-        house = self._new_house(name, options)
+            house = self._catalogs.get(setup)
+            is_known = house is not None and (house.untold is None or house.untold == self._sessions)
+        if house is None:
+            house = self._new_house(name, options)
+        if not is_known:
+            self._tell(house)
         with self._lock:
             return self._catalogs.setdefault(setup, house)
+
+    def new_session(self) -> None:
+        """Note that a session has begun: in it, what the lakes could not be told of their catalogs is tried again."""
+        with self._lock:
+            self._sessions += 1
+
+    def _tell(self, house: Lakehouse) -> None:
+        """Have a catalog's lake know what the catalog keeps; where that fails, statements go on."""
+        with self._lock:
+            house.untold = sessions = self._sessions  # others need not try at the same time
+        settings = sorted(house.kept_for.items())
+        said = ", ".join(f"{PREFIX_OF_CATALOG}{house.name}.{key} = {value}" for key, value in settings)
+        is_over = tell(house.catalog.lake, house.kept_for, author=house.catalog.author, statement=said)
+        house.untold = None if is_over else sessions
 
     def of_root(self, url: str, catalogs: Mapping[str, Mapping[str, str]]) -> Lakehouse | None:
         """Return a catalog, of those that a session has, whose lake has its root at a URL; None if there is none.
@@ -342,8 +370,6 @@ class Lakehouses:
         )
         uris = Uris(catalog.lake.storage.url, partial(check_reach, catalog.lake.storage))
         kept_for = {key: value for key, value in options.items() if key in NAMES}
-        said = ", ".join(f"{PREFIX_OF_CATALOG}{name}.{key} = {value}" for key, value in sorted(kept_for.items()))
-        tell(catalog.lake, kept_for, author=catalog.author, statement=said)
         return Lakehouse(name, catalog, uris, outside == "allow", timeouts, kept_for, compacts)
 
     def _lake(self, root: str, options: Mapping[str, str]) -> Lake:

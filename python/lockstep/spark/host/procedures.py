@@ -187,7 +187,7 @@ class ProcedureRequests(Requests):
                 [
                     *(each.transaction, each.state.value, each.author, each.application, each.process),
                     *(micros(each.began_at), micros(each.seen_at), each.is_alive(now), each.base_version),
-                    *(each.isolation, ", ".join(map(str, each.tables)), each.message),
+                    *(each.isolation, ", ".join(map(str, each.names)), each.message),
                     *(each.bytes_staged, each.age_seconds(now)),
                 ]
                 for each in found

@@ -141,7 +141,7 @@ class SystemRequests(Requests):
         house, table = self._house(request), TABLES[request.table]
         scope = self._seen(session, house, request)
         if request.table == "settings":
-            scope = Scope(scope.lake, scope.database, configured=_configured(request))
+            scope = Scope(scope.lake, scope.database, configured=_configured(request, house))
         query = Query(request.columns, request.filters, request.limit, request.descending, request.cursor)
         assert table.rows is not None, "the shim asks for its files"
         batch = table.rows(scope, query)
@@ -176,7 +176,7 @@ class SystemRequests(Requests):
         )
 
 
-def _configured(request: protocol.SystemRows) -> Configured:
+def _configured(request: protocol.SystemRows, house: Lakehouse) -> Configured:
     environment = {setting.name: os.environ.get(setting.name) for setting in at("environment")}
     return Configured(
         catalog=request.catalog,
@@ -184,4 +184,5 @@ def _configured(request: protocol.SystemRows) -> Configured:
         options=request.options,
         driver=request.driver,
         environment={name: value for name, value in environment.items() if value is not None},
+        lake=house.kept_by_lake,
     )
