@@ -73,7 +73,7 @@ def test_which_versions_stay(readable: Readable, wishes: dict[str, Any], expecte
     assert expired(readable, after) == len(gone)
 
 
-KINDS: list[tuple[str, list[str], int, int]] = [
+NEWEST: list[tuple[str, list[str], int, int]] = [
     ("so many", ["transaction"] * 5, 3, 3),
     ("one", ["transaction"] * 5, 1, 5),
     ("as many as there are", ["transaction"] * 5, 5, 1),
@@ -85,7 +85,7 @@ KINDS: list[tuple[str, list[str], int, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("kinds", "number", "expected"), [case[1:] for case in KINDS], ids=[c[0] for c in KINDS])
+@pytest.mark.parametrize(("kinds", "number", "expected"), [case[1:] for case in NEWEST], ids=[c[0] for c in NEWEST])
 def test_which_are_the_newest(kinds: list[Any], number: int, expected: int) -> None:
     entries = [entry(version, kind=kind) for version, kind in enumerate(kinds, start=1)]
     assert first_of_last(reversed(entries), number, 0) == expected
