@@ -85,7 +85,7 @@ def written(catalog: TransactionalCatalog, folder: Path, name: str = "orders") -
     ],
 )
 def test_what_is_only_there_to_be_a_folder(path: str, size: int, in_s3: bool, in_azure: bool) -> None:
-    """Hadoop marks more folders in Azure's store than in S3, those of partitions too, and a rollback leaves the marks."""
+    """Hadoop marks more folders in Azure's store than in S3, of partitions too, and rollbacks leave the marks."""
     found = Found(path, size, datetime.now(UTC))
     assert (_is_marker(found, "t"), _is_marker(found, "t", everywhere=True)) == (in_s3, in_azure)
 
