@@ -16,7 +16,9 @@ from lockstep.lake.claims import check_unclaimed, claim_new
 from lockstep.lake.guests import note_guests
 from lockstep.lake.lake import Lake
 from lockstep.storage import Found
+from lockstep.storage.options import KINDS
 from lockstep.storage.outside import around, locations_of
+from lockstep.storage.urls import is_outside
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Name, Table
 from lockstep.transactions.names import Names
@@ -90,7 +92,9 @@ def _check_empty(lake: Lake, name: Name, text: str, location: str) -> None:
             f"new table {name} cannot lie at {text}: a Delta table is there already. CREATE TABLE {name} LOCATION … "
             "alone takes that in as it is, and then it can be filled or replaced; or choose another folder"
         )
-    files = (found for found in lake.storage.walk(location) if not _is_marker(found, location))
+    root = location if is_outside(location) else lake.storage.url
+    is_azure = KINDS.get(root.partition("://")[0]) == "azure"
+    files = (found for found in lake.storage.walk(location) if not _is_marker(found, location, everywhere=is_azure))
     if (found := next(files, None)) is not None:
         is_log = found.path.startswith(f"{location}/{LOG}/")
         what = " (what a transaction that was killed has left)" if is_log else ""
@@ -100,14 +104,15 @@ def _check_empty(lake: Lake, name: Name, text: str, location: str) -> None:
         )
 
 
-def _is_marker(found: Found, location: str) -> bool:
+def _is_marker(found: Found, location: str, *, everywhere: bool = False) -> bool:
     """Tell whether an object is only there to be a folder of a table without any commit.
 
-    In an object store Hadoop makes such, and nobody removes them: a rollback knows what it wrote, and not these.
+    In an object store Hadoop makes such, and nobody removes them: a rollback knows what it wrote, and not these. In
+    Azure's it makes them `everywhere`, of partitions, too; no data file is empty.
     """
     log = f"{location}/{LOG}"
     inside = any(f"{found.path}/".startswith(f"{log}/{name}/") for name in IN_LOGS)
-    return found.size == 0 and (inside or found.path in (location, log))
+    return found.size == 0 and (everywhere or inside or found.path in (location, log))
 
 
 def _was_there(lake: Lake, location: str) -> Name | None:

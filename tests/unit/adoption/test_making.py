@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pytest
 
 import lockstep
 from lockstep.adoption.adopt import Wanted, adopt, look
-from lockstep.adoption.making import free_place
+from lockstep.adoption.making import _is_marker, free_place
 from lockstep.catalog import TransactionalCatalog
 from lockstep.commit.elsewhere import hold, reserve
 from lockstep.commit.outcomes import Committed
@@ -29,7 +30,7 @@ from lockstep.errors import (
 from lockstep.lake.claims import claim_path
 from lockstep.recovery.changes import restore_to, undrop
 from lockstep.recovery.restore import Selection
-from lockstep.storage import open_storage
+from lockstep.storage import Found, open_storage
 from lockstep.storage.outside import OutsideStorage
 from lockstep.timeline.entry import ADOPTION_FORMAT
 from lockstep.timeline.files import entry_path
@@ -69,6 +70,24 @@ def written(catalog: TransactionalCatalog, folder: Path, name: str = "orders") -
     outcome = catalog.write(creation.location, 0, content, creation=creation)
     assert isinstance(outcome, Committed)
     return outcome
+
+
+@pytest.mark.parametrize(
+    ("path", "size", "in_s3", "in_azure"),
+    [
+        ("t/_delta_log/_staged_commits/", 0, True, True),
+        ("t/_delta_log", 0, True, True),
+        ("t/p=a", 0, False, True),
+        ("t/p=1.5", 0, False, True),
+        ("t/p=a", 1, False, False),
+        ("t/_delta_log/_staged_commits/x", 1, False, False),
+        ("t/part-0.parquet", 9, False, False),
+    ],
+)
+def test_what_is_only_there_to_be_a_folder(path: str, size: int, in_s3: bool, in_azure: bool) -> None:
+    """Hadoop marks more folders in Azure's store than in S3, of partitions too, and rollbacks leave the marks."""
+    found = Found(path, size, datetime.now(UTC))
+    assert (_is_marker(found, "t"), _is_marker(found, "t", everywhere=True)) == (in_s3, in_azure)
 
 
 # --- where it may lie -------------------------------------------------------------------------------------------------
