@@ -19,7 +19,7 @@ SMOKE_TESTS := tests/spark/test_cluster.py tests/spark/test_older_sparks.py test
 # Processes that run tests, each with a Spark of its own.
 WORKERS ?= 2
 # So many sets of parameters of each test with Spark are in `make test`; the others are in `make test-deep`.
-FIRST := 2
+FIRST := 1
 
 # The Spark to work with; each but the newest has an environment of its own.
 SPARKS := 4.0 4.1 4.2

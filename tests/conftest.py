@@ -1,8 +1,8 @@
 """What all tests share: where the repository is, and how Spark starts, if a test asks for it.
 
 `LOCKSTEP_TEST_MASTER` starts Spark elsewhere than in one process: `test_cluster.py` does so. With
-`LOCKSTEP_TEST_SHARD=1/4` a fourth of the tests run; 0/4, 2/4 and 3/4 are the others. With `LOCKSTEP_TEST_FIRST=2` a
-test with Spark is deep but for the first two of its sets of parameters.
+`LOCKSTEP_TEST_SHARD=1/4` a fourth of the tests run; 0/4, 2/4 and 3/4 are the others. With `LOCKSTEP_TEST_FIRST=1` a
+test with Spark is deep but for the first of its sets of parameters.
 """
 
 from __future__ import annotations
@@ -126,15 +126,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def mark_later_parameters(items: list[pytest.Item], first: int) -> None:
     """Mark tests that use Spark deep, but for so many of each one's sets of parameters; 0: mark none.
 
-    The others are the same rule in other words; the contract is in every run, whole. `make test` and `make test-deep`
-    part them so, in whatever order they come.
+    The others are the same rule in other words. Of the contract those files are that say so. `make test` and
+    `make test-deep` part them so, in whatever order they come; all other targets run all.
     """
     if not first:
         return
     tests = defaultdict[str, list[pytest.Function]](list)
     for item in items:
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
-        if folder in WITH_SPARK and item.path.name != "test_contract.py" and isinstance(item, pytest.Function):
+        if folder not in WITH_SPARK or not isinstance(item, pytest.Function):
+            continue
+        if item.path.name == "test_contract.py":
+            if item.callspec.params["case"].is_deep:
+                item.add_marker(pytest.mark.deep)
+        else:
             tests[item.nodeid.partition("[")[0]].append(item)
     for cases in tests.values():
         for case in sorted(cases, key=_place)[first:]:

@@ -20,6 +20,9 @@ CONNECTION = "con1"
 CORE = "core"
 """The tag of the files that are run with separate executor processes too."""
 
+DEEP = "deep"
+"""The tag of the files that take long, and whose rules a test beside them shows: `make test` leaves them out."""
+
 LEVELS = ("SNAPSHOT", "SERIALIZABLE")
 """What `${level}` stands for: a file that uses it is run once with each."""
 
@@ -85,12 +88,14 @@ class Case:
         id: the file's path below the folder, and the level if it is run with each.
         level: what `${level}` stands for, if it is in the file.
         since: the first Spark minor that the file holds for, if not for all.
+        is_deep: it takes long.
     """
 
     id: str
     path: Path
     level: str = ""
     since: str = ""
+    is_deep: bool = False
 
 
 def parse(text: str) -> Contract:
@@ -105,7 +110,7 @@ def parse(text: str) -> Contract:
     for start, lines in _blocks(text):
         body = list(dropwhile(lambda line: line.startswith("#"), lines))
         comments = lines[: len(lines) - len(body)]
-        tags.update(word for line in comments if (word := line.removeprefix("#").strip()) == CORE)
+        tags.update(word for line in comments if (word := line.removeprefix("#").strip()) in {CORE, DEEP})
         since = next((found[1] for line in comments if (found := _SINCE.match(line))), since)
         if body:
             records.append(_record(start + len(comments), body))
@@ -122,7 +127,8 @@ def find(folder: Path, *, tag: str = "") -> list[Case]:
         name = path.relative_to(folder).as_posix()
         if not tag or tag in contract.tags:
             found += [
-                Case("-".join(filter(None, [name, level])), path, level, contract.since) for level in contract.levels
+                Case("-".join(filter(None, [name, level])), path, level, contract.since, DEEP in contract.tags)
+                for level in contract.levels
             ]
     return found
 
