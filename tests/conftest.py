@@ -23,6 +23,7 @@ from pytest_spark.config import SparkConfigBuilder  # type: ignore[import-untype
 
 import lockstep
 from tests.support import on_azure, on_hdfs, on_s3
+from tests.support.contract import Case
 from tests.support.sessions import CATALOG, INTERPRETED, JAVA, LASTING_JAVA, ROOTS, SMALL
 from tests.support.sparks import is_before
 
@@ -137,13 +138,14 @@ def mark_later_parameters(items: list[pytest.Item], first: int) -> None:
         if folder not in WITH_SPARK or not isinstance(item, pytest.Function):
             continue
         if item.path.name == "test_contract.py":
-            if item.callspec.params["case"].is_deep:
+            case = item.callspec.params["case"]
+            if isinstance(case, Case) and case.is_deep:
                 item.add_marker(pytest.mark.deep)
         else:
             tests[item.nodeid.partition("[")[0]].append(item)
-    for cases in tests.values():
-        for case in sorted(cases, key=_place)[first:]:
-            case.add_marker(pytest.mark.deep)
+    for sets in tests.values():
+        for each in sorted(sets, key=_place)[first:]:
+            each.add_marker(pytest.mark.deep)
 
 
 def _place(case: pytest.Function) -> tuple[int, ...]:
