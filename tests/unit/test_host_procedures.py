@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +238,16 @@ def test_a_dry_run_looks_for_files(lived: Client, procedure: str, arguments: dic
     storage.delete(gone)
     state, _, message = lived.refused("call", procedure=procedure, arguments={**arguments, "dry_run": True}, text="")
     assert (state, gone in message, "Nothing was changed" in message) == ("58P01", True, True)
+
+
+@pytest.mark.parametrize("procedure", [name for name, each in PROCEDURES.items() if "dry_run" in each.parameters])
+def test_a_dry_run_that_is_null_is_none_that_changes_something(one: Client, procedure: str) -> None:
+    """A parameter of a job that was not set would make a look a deletion."""
+    before = one.lake().database().version
+    needed = {name: "1" for name in islice(PROCEDURES[procedure].parameters, PROCEDURES[procedure].required)}
+    state, _, message = one.refused("call", procedure=procedure, arguments={**needed, "dry_run": None}, text="")
+    assert (state, "dry_run is NULL" in message) == ("22023", True)
+    assert one.lake().database().version == before
 
 
 @pytest.mark.parametrize("inside", [False, True])

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from lockstep.spark.host.sessions import Session
 
 NO_PROCEDURE = "42883"
+DRY_RUN = "dry_run"
 
 
 class ProcedureRequests(Requests):
@@ -82,7 +83,9 @@ class ProcedureRequests(Requests):
 
     def _call(self, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
         procedure = PROCEDURES[request.procedure]
-        for name in islice(procedure.parameters, procedure.required):
+        # Of what has a default NULL is as if it was not said. But nobody who asks for a dry run gets a real one.
+        said = [DRY_RUN] if DRY_RUN in request.arguments else []
+        for name in (*islice(procedure.parameters, procedure.required), *said):
             if request.arguments.get(name) is None:
                 raise InvalidError(f"{request.procedure}: {name} is NULL: expected a {procedure.parameters[name]}")
         return procedure.answers(self, session, request)
