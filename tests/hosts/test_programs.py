@@ -67,6 +67,7 @@ def test_a_script_of_spark_sql_commits_and_what_it_leaves_open_is_rolled_back(tm
     )
 
 
+@pytest.mark.deep  # spark-sql, beside it, starts in the same way
 def test_scala_typed_into_spark_shell_is_one_transaction(tmp_path: Path) -> None:
     lines = f"""
         Seq("a", "b").foreach(name => spark.sql(s"CREATE TABLE {CATALOG}.default.$name (id BIGINT)"))

@@ -113,6 +113,7 @@ def test_a_shared_transaction_that_nobody_comes_back_for_is_rolled_back(connect:
     assert rows(connect(), "SELECT * FROM t") == [(3,)]
 
 
+@pytest.mark.deep  # a minute, for something that no user sees
 def test_a_client_that_goes_while_its_first_statement_is_read_is_not_waited_for(running: Server, root: Path) -> None:
     """It takes part after the server has said that it is gone."""
     first, hasty = (sharing(lambda: ThriftConnection(running.thrift, root), root) for _ in range(2))

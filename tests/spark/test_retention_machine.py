@@ -65,6 +65,7 @@ def check(machine: RetentionMachine, session: Any) -> None:
         assert refusal(session, expired[-1], name) == "72000"
 
 
+@pytest.mark.deep  # tests/unit/retention/test_machine.py runs the same machine without Spark
 def test_spark_reads_every_version_that_is_kept(spark_session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fence, "GRACE_SECONDS", 0.0)  # no process but this one
     monkeypatch.setattr(Upkeep, "add", at_once)  # its calls of the store are counted, and the lake goes at the end

@@ -32,6 +32,7 @@ def rows(session: Any, query: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in session.sql(query).collect())
 
 
+@pytest.mark.deep  # tests/unit/recovery has the rules, without Spark
 def test_spark_reads_each_row_of_both_once(spark: Any, other: Any, root: Path, tmp_path: Path) -> None:
     """By name and by path, with row ids that nobody else has, and with a feed of changes that adds up."""
     spark.sql(f"CREATE TABLE {T} (id INT, v STRING) TBLPROPERTIES ({PROPERTIES})")

@@ -244,7 +244,7 @@ def test_a_dry_run_looks_for_files(lived: Client, procedure: str, arguments: dic
 def test_a_dry_run_that_is_null_is_none_that_changes_something(one: Client, procedure: str) -> None:
     """A parameter of a job that was not set would make a look a deletion."""
     before = one.lake().database().version
-    needed = {name: "1" for name in islice(PROCEDURES[procedure].parameters, PROCEDURES[procedure].required)}
+    needed = dict.fromkeys(islice(PROCEDURES[procedure].parameters, PROCEDURES[procedure].required), "1")
     state, _, message = one.refused("call", procedure=procedure, arguments={**needed, "dry_run": None}, text="")
     assert (state, "dry_run is NULL" in message) == ("22023", True)
     assert one.lake().database().version == before
