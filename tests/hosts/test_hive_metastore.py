@@ -80,6 +80,7 @@ SELECT * FROM spark_catalog.default.{table};
 """
 
 
+@pytest.mark.deep  # a Hive of its own
 @pytest.mark.parametrize("table", ["whole", "parts"])
 def test_what_hives_code_reads_of_a_table_of_the_lake_is_refused_in_a_transaction(tmp_path: Path, table: str) -> None:
     """It would be neither the snapshot nor judged."""
@@ -109,6 +110,7 @@ DROP TABLE orders;
 """
 
 
+@pytest.mark.deep  # tests/spark/test_session_names.py has it of Spark's own
 def test_old_names_mean_the_lakes_tables_of_a_hive_metastores_schema(tmp_path: Path) -> None:
     said, script = settings(tmp_path, tmp_path / CATALOG), tmp_path / "script.sql"
     script.write_text(OLD_NAMES.format(lake=CATALOG), encoding="utf-8")

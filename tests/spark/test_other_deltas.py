@@ -16,6 +16,7 @@ WARNING = "is not as the one that Lockstep was made for"
 FOUND = [[0, 1, 2, 3, 4], [0, 1, 3, 4], [0, 1, 3, 4], [1, 3, 4, 7]]
 
 
+@pytest.mark.deep  # a Spark of its own, for a Delta that nobody has yet
 @pytest.mark.slow  # each is a Spark of its own
 @pytest.mark.parametrize(
     ("name", "expected", "warnings"),

@@ -49,6 +49,7 @@ def test_a_table_goes_on_getting_checkpoints(statements: list[str], spark: Any, 
     assert verify(catalog.lake.storage, catalog.timeline).differences == ()
 
 
+@pytest.mark.deep  # tests/unit/retention has it without Spark
 def test_upkeep_removes_sidecars_of_checkpoints_that_are_gone_and_no_others(spark: Any, root: Path) -> None:
     v2 = "TBLPROPERTIES ('delta.checkpointPolicy' = 'v2', 'delta.checkpointInterval' = '2')"
     spark.sql(f"CREATE TABLE {T} (id INT) {v2}")

@@ -87,6 +87,7 @@ def in_python(lake: OpenLake) -> list[dict[str, Any]]:
         return by_id(tx["py.w"].to_arrow())
 
 
+@pytest.mark.deep  # tests/unit/tables has it without Spark
 @pytest.mark.parametrize("vectors", [True, pytest.param(False, marks=pytest.mark.deep)])
 def test_widened_columns_are_read_and_written_by_both(spark: Any, lake: OpenLake, vectors: bool) -> None:
     make(spark, ", delta.enableDeletionVectors = true" if vectors else "")
