@@ -170,8 +170,9 @@ def test_the_delta_tables_of_a_schema_are_adopted_and_the_rest_is_named(client: 
         ["shop", "raw", "file:/data/raw", None, "it is a table of parquet"],
         ["shop", "v", None, None, "it is a view"],
     ]
-    for dry_run, made in ((True, None), (None, 1)):
-        rows = client.ok("call", **call(listed=found, dry_run=dry_run))["rows"]
+    real: dict[str, Any] = {}
+    for arguments, made in (({"dry_run": True}, None), (real, 1)):
+        rows = client.ok("call", **call(listed=found, **arguments))["rows"]
         assert rows[:2] == [[*row, None, made] for row in adopted]
         assert [[*row[:4], row[4].split(":")[0].split(",")[0], row[5]] for row in rows[2:]] == [
             [*row, None] for row in left
