@@ -11,7 +11,7 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from tests.support import on_hdfs
-from tests.support.driver import Driver, DriverSession
+from tests.support.driver import Driver
 from tests.support.lakes import named
 from tests.support.placed import matching, root_in
 from tests.support.runner import Failure, Result
@@ -167,8 +167,7 @@ def test_what_a_transaction_reads_stays_while_another_driver_lets_it_expire_and_
     place = root_in(tmp_path)
     catalog = TransactionalCatalog.open(place, create=True)
     cleaner, writer = (driver.connect(place) for driver in pair)
-    well(
-        cleaner,
+    cleaner.sql(
         "CALL lake.system.retention(age => '0s', versions => 1, grace => '0s')",
         "SET spark.databricks.delta.retentionDurationCheck.enabled = false",
         "CREATE TABLE read_beside AS SELECT id FROM range(3)",
@@ -183,8 +182,8 @@ def test_what_a_transaction_reads_stays_while_another_driver_lets_it_expire_and_
     script = [read, copy, read, "COMMIT"]
     rows = 0
     for early in range(len(clean_up), -2, -1):
-        well(writer, "BEGIN", "INSERT INTO written_beside VALUES (-1)")  # from now on the others can know of it
-        well(cleaner, *clean_up[: max(early, 0)])
+        writer.sql("BEGIN", "INSERT INTO written_beside VALUES (-1)")  # from now on the others can know of it
+        cleaner.sql(*clean_up[: max(early, 0)])
         beside = ["SELECT 1"] * -early + clean_up[max(early, 0) :]
         for mine, theirs in itertools.zip_longest(beside, script, fillvalue="SELECT 1"):
             cleaner.tell(mine)
@@ -197,22 +196,12 @@ def test_what_a_transaction_reads_stays_while_another_driver_lets_it_expire_and_
             assert isinstance(answer, Result), answer
             assert theirs != read or answer.rows == [[0], [1], [2]]
             rows += 4 * (theirs == "COMMIT")
-    well(cleaner, *clean_up)
+    cleaner.sql(*clean_up)
     for session in (cleaner, writer):
-        assert well(session, "SELECT count(*) FROM written_beside") == [[rows]]
-        assert well(session, read) == [[0], [1], [2]]
+        assert session.sql("SELECT count(*) AS n FROM written_beside") == [{"n": rows}]
+        assert session.sql(read) == [{"id": 0}, {"id": 1}, {"id": 2}]
     location = catalog.database().tables[named("read_beside")].location
     assert len(matching(f"{place}/{location}", "part-*.parquet")) == 1, "what nobody needed any more is gone"
-
-
-def well(session: DriverSession, *statements: str) -> list[list[object]]:
-    """Run statements that must succeed, and return the rows of the last one."""
-    rows: list[list[object]] = []
-    for statement in statements:
-        answer = session.run(statement)
-        assert isinstance(answer, Result), (statement, answer)
-        rows = [[*row] for row in answer.rows]
-    return rows
 
 
 def _newest(root: str) -> int:

@@ -35,6 +35,13 @@ def lockstep(*args: object, answer: str | None = None) -> Result:
     return CliRunner().invoke(main, [str(arg) for arg in args], input=answer)
 
 
+def run(*args: object, code: int = 0) -> str:
+    """What a command prints that ends with this status."""
+    done = lockstep(*args)
+    assert done.exit_code == code, done.output
+    return done.output
+
+
 def read(*args: object) -> Any:
     """What a command prints with --json."""
     done = lockstep(*args, "--json")

@@ -39,13 +39,8 @@ class Driver(Child):
         self._names = itertools.count(1)
 
     def sql(self, *statements: str) -> list[dict[str, Any]]:
-        """Run statements that must succeed, and return the rows of the last."""
-        rows: list[dict[str, Any]] = []
-        for statement in statements:
-            answer = self.ask({"sql": statement})
-            assert "rows" in answer, f"{statement}: {answer}"
-            rows = [dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]]
-        return rows
+        """Run statements that must succeed in its first session, and return the rows of the last."""
+        return DriverSession(self, "").sql(*statements)
 
     def connect(self, root: Path | str) -> DriverSession:
         """Open a session of its own on a lake."""
@@ -60,6 +55,15 @@ class DriverSession:
 
     driver: Driver
     name: str
+
+    def sql(self, *statements: str) -> list[dict[str, Any]]:
+        """Run statements that must succeed, and return the rows of the last."""
+        rows: list[dict[str, Any]] = []
+        for statement in statements:
+            answer = self.run(statement)
+            assert isinstance(answer, Result), f"{statement}: {answer}"
+            rows = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+        return rows
 
     def run(self, sql: str) -> Result | Failure:
         self.tell(sql)

@@ -15,28 +15,16 @@ class MissingError(Exception):
     """A file, or a server, that cannot be had here, and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
-    """A published file, and the only content that is accepted for it.
+@dataclass(frozen=True)
+class Published(jars.Artifact):
+    """A published file that need not be a jar, and the only content that is accepted for it."""
 
-    Attributes:
-        classifier: which of several files of one module; empty for the main one.
-    """
-
-    organisation: str
-    module: str
-    revision: str
-    sha256: str
     extension: str = "jar"
-    classifier: str = ""
 
     @property
     def file_name(self) -> str:
         """The name it has in the cache."""
-        return f"{self.module}-{self.revision}{f'-{self.classifier}' if self.classifier else ''}.{self.extension}"
-
-    def __str__(self) -> str:
-        return f"{self.organisation}:{self.module}:{self.revision}"
+        return f"{super().file_name.removesuffix('.jar')}.{self.extension}"
 
 
 def fetched(file: Published) -> Path:

@@ -7,16 +7,14 @@ Lockstep's own requests. Spark is told the address by what Lockstep makes of the
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import lockstep
 from lockstep.spark import jars
-from tests.support import servers
+from tests.support import pytest_beside, servers
 from tests.support.sessions import CATALOG, ROOTS
 
 IS_WANTED = ROOTS.startswith("abfs")
@@ -62,12 +60,5 @@ def told() -> Iterator[dict[str, str]]:
         }
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run pytest with these arguments beside a server, and return its exit status."""
-    with told() as variables:
-        command = [sys.executable, "-m", "pytest", *arguments]
-        return subprocess.run(command, env={**os.environ, **variables}, check=False).returncode
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(pytest_beside.run(told(), sys.argv[1:]))

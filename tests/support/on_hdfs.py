@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 from lockstep.spark import jars
 from lockstep.spark.files import OverPy4J
 from lockstep.storage.hadoop import Transport, connect
+from tests.support import pytest_beside
 from tests.support.sessions import JAVA, ROOTS
 
 IS_WANTED = ROOTS.startswith("hdfs://")
@@ -117,12 +117,5 @@ def told() -> Iterator[dict[str, str]]:
         yield {"LOCKSTEP_TEST_ROOTS": root}
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run pytest with these arguments beside a cluster, and return its exit status."""
-    with told() as variables:
-        command = [sys.executable, "-m", "pytest", *arguments]
-        return subprocess.run(command, env={**os.environ, **variables}, check=False).returncode
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(pytest_beside.run(told(), sys.argv[1:]))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import lockstep
 from lockstep.spark import jars
-from tests.support import servers, toxiproxy
+from tests.support import pytest_beside, servers, toxiproxy
 from tests.support.sessions import CATALOG, ROOTS
 
 ASKS_FOR_KEYS = os.environ.get("LOCKSTEP_TEST_S3") == "versitygw"
@@ -66,9 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--faults", action="store_true")
     parser.add_argument("--server", choices=servers.S3_SERVERS, default=servers.S3_SERVERS[0])
     ours, theirs = parser.parse_known_args(arguments)
-    with told(toxiproxy.FAULTS if ours.faults else (), ours.server) as variables:
-        command = [sys.executable, "-m", "pytest", *theirs]
-        return subprocess.run(command, env={**os.environ, **variables}, check=False).returncode
+    return pytest_beside.run(told(toxiproxy.FAULTS if ours.faults else (), ours.server), theirs)
 
 
 if __name__ == "__main__":

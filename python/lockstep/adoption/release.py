@@ -10,10 +10,11 @@ given back where nobody deletes those: with its source, or if that is not the la
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from lockstep.display import counted
 from lockstep.errors import InvalidError, LockstepError
+from lockstep.lake.deletions import is_in_any
 from lockstep.lake.guests import guests
 from lockstep.lake.lake import Lake
 from lockstep.lake.shared import files_elsewhere
@@ -67,13 +68,13 @@ def _check_shared(lake: Lake, names: Names, gone: Sequence[Table]) -> None:
     with_it = {table.location for table in (*gone, *names.released())}
     found = []
     for table, paths in zip(gone, lake.side_by_side(lambda each: _named_elsewhere(lake, each), gone), strict=True):
-        if theirs := sorted(path for path in paths if not is_outside(path) and not _lies_in(path, with_it)):
+        if theirs := sorted(path for path in paths if not is_outside(path) and not is_in_any(path, with_it)):
             found.append((table, theirs))
     if not found:
         return
     free = {folder for folder in guests(lake.storage) if names.table_at(folder) is None}
     for table, theirs in found:
-        if kept := [path for path in theirs if not _lies_in(path, free)]:
+        if kept := [path for path in theirs if not is_in_any(path, free)]:
             raise _shares(table, kept, next(filter(None, map(names.table_at, folders_above(kept[0]))), None))
 
 
@@ -85,10 +86,6 @@ def _named_elsewhere(lake: Lake, table: Table) -> frozenset[str]:
             f" (so nobody knows whether table {table.name} shares files of others, and it cannot be released; nothing "
             "was changed)"
         ) from error
-
-
-def _lies_in(path: str, folders: Collection[str]) -> bool:
-    return any(folder in folders for folder in folders_above(path))
 
 
 def _shares(table: Table, paths: Sequence[str], source: Table | None) -> InvalidError:

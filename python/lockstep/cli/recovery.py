@@ -386,7 +386,7 @@ def _print_changes(changes: Iterable[Change]) -> None:
     print_table(columns, rows)
 
 
-def a_number(_: click.Context, option: click.Parameter, value: float | None) -> float | None:
+def _a_number(_: click.Context, option: click.Parameter, value: float | None) -> float | None:
     """Refuse `nan`, which is in every range and never over."""
     if value is not None and math.isnan(value):
         raise click.BadParameter("nan is not a number of seconds", param=option)
@@ -399,7 +399,7 @@ def a_number(_: click.Context, option: click.Parameter, value: float | None) -> 
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0),
-    callback=a_number,
+    callback=_a_number,
     help="For how many seconds at most; for ever by default.",
 )
 @json_option

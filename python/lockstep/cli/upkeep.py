@@ -67,6 +67,11 @@ def _retention(lake: Lake, said: Mapping[str, str | None]) -> Retention:
     return asked(lake.storage, settings)
 
 
+def _keeping(run: Callable[..., Any], lake: Lake, said: Mapping[str, str | None], **more: Any) -> Callable[..., Any]:
+    """Return the same run of upkeep, which asks each time what is kept: see `_retention`."""
+    return lambda **how: run(lake, _retention(lake, said), **more, **how)
+
+
 @contextmanager
 def _progress() -> Iterator[Progress]:
     """Show on a terminal how many files are deleted."""
@@ -147,11 +152,7 @@ def vacuum(lake: Lake, *, table: str | None, namespace: str | None, **said: str 
 
     within = None if namespace is None else tuple(namespace.split("."))
     chosen = None if table is None else name_of(table)
-
-    def work(**how: Any) -> Swept:
-        return sweep(lake, _retention(lake, said), table=chosen, namespace=within, **how)
-
-    return work, _say_swept
+    return _keeping(sweep, lake, said, table=chosen, namespace=within), _say_swept
 
 
 @_command(litter_option, grace_option)
@@ -162,10 +163,7 @@ def gc(lake: Lake, **said: str | None) -> _Done:
     """
     from lockstep.retention.upkeep import remove_orphan_files
 
-    def work(**how: Any) -> Swept:
-        return remove_orphan_files(lake, _retention(lake, said), **how)
-
-    return work, _say_swept
+    return _keeping(remove_orphan_files, lake, said), _say_swept
 
 
 @_command(older_option, last_option, grace_option, orphan_option)
@@ -176,9 +174,6 @@ def maintain(lake: Lake, **said: str | None) -> _Done:
     """
     from lockstep.retention.upkeep import maintain as look_after
 
-    def work(**how: Any) -> Maintained:
-        return look_after(lake, _retention(lake, said), **how)
-
     def say(done: Maintained, is_dry: bool) -> None:
         _say_expired(done.expired, is_dry)
         _say_swept(done.swept, is_dry)
@@ -188,7 +183,7 @@ def maintain(lake: Lake, **said: str | None) -> _Done:
             [[each.table, each.files, each.size] for each in done.to_compact],
         )
 
-    return work, say
+    return _keeping(look_after, lake, said), say
 
 
 @click.command()

@@ -162,12 +162,12 @@ def revert(
     touched = touched_by(entry)
     check_untouched(touched, tx)
     _look(lake, tx, touched.ids)
-    before, made = lake.timeline.at(version - 1), lake.timeline.at(version)
-    later = Later(lake, entry, made, tx.names, beside)
+    before = lake.timeline.at(version - 1)
+    later = Later(lake, entry, tx.names, beside)
     later.judge(lake.timeline.scan(version, tx.base.version))
     restores = []
     for id_ in sorted(later.appended):
-        old, new, now = before.table_by_id(id_), made.table_by_id(id_), tx.names.table_by_id(id_)
+        old, new, now = before.table_by_id(id_), later.made.table_by_id(id_), tx.names.table_by_id(id_)
         assert old is not None, "it was not made"
         assert new is not None, "nor dropped"
         assert now is not None, "nor dropped since"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from msgspec import structs
 
@@ -52,7 +53,6 @@ class Later:
 
     Attributes:
         entry: what is to be taken back.
-        made: the database as it left it.
         names: as they are now.
         beside: whether a table can lose what the entry did to it, and keep what came later.
         appended: the ids of the tables to which later versions only appended.
@@ -60,12 +60,16 @@ class Later:
 
     lake: Lake
     entry: Entry
-    made: Database
     names: Names
     beside: bool
     appended: set[str] = field(default_factory=set)
     _as_left: set[Thing] = field(default_factory=set)
     _unread: list[_Commit] = field(default_factory=list)
+
+    @cached_property
+    def made(self) -> Database:
+        """The database as the entry left it: it is only asked for where something came later."""
+        return self.lake.timeline.at(self.entry.version)
 
     def judge(self, entries: Iterable[Entry]) -> None:
         """Judge later entries, the oldest first.

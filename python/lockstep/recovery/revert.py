@@ -89,7 +89,8 @@ def why_in_the_way(entry: Entry, other: Entry, thing: Thing, *, beside: bool) ->
 def is_as_left(thing: Thing, made: Database, names: Names) -> bool:
     """Tell whether a thing is by now as an entry left it, whatever came in between.
 
-    Of a table this is said of its name alone, if it is there: what its log says is for `why_not_same`.
+    Of a table this is said of its name alone, if it is there: what its log says is for
+    `lockstep.delta.combine.going_back.what_is_same`.
 
     Args:
         made: the database as the entry left it.

@@ -376,13 +376,8 @@ def set_floor(lake: Lake, said: Mapping[str, str], *, author: str, statement: st
 def _hidden(storage: Storage, floor: Floor, said: Mapping[str, str]) -> dict[str, Said]:
     """Return what has been raised since somebody read what is kept, and is not among what he has said himself."""
     since = _said_in(storage, storage.list(FOLDER), floor.number)
-    return {
-        setting.name: since[setting.name]
-        for setting in OF_RETENTION
-        if setting.name in since
-        and setting.name not in said
-        and is_longer(setting, since[setting.name].value, _kept(floor, setting))
-    }
+    others = {name: each.value for name, each in since.items() if name not in said}
+    return {name: since[name] for name in higher(floor, others)}
 
 
 def _write(lake: Lake, number: int, settings: dict[str, Said]) -> None:

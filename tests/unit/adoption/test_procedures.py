@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.cli.main import main
 from lockstep.errors import LockstepError
 from lockstep.spark.host.host import Host
 from tests.support.adopting import plain_table
 from tests.support.client import Client, content
+from tests.support.commands import run
 from tests.support.lakes import NEW_TABLE, add, create, files, named
 
 
@@ -107,12 +106,6 @@ def test_a_whole_folder_and_a_dry_run_of_it(client: Client, warehouse: Path) -> 
 )
 def test_what_says_too_little_or_too_much(client: Client, procedure: str, arguments: dict[str, Any]) -> None:
     assert client.refused("call", procedure=procedure, arguments=arguments, text="CALL …")[0] == "22023"
-
-
-def run(*arguments: object, code: int = 0) -> str:
-    result = CliRunner().invoke(main, [*map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result.output
 
 
 def test_the_command_line(catalog: TransactionalCatalog, root: Path, warehouse: Path) -> None:

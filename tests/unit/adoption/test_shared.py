@@ -20,9 +20,9 @@ from lockstep.storage.outside import open_reaching
 from lockstep.timeline import fence
 from tests.support.adopting import adopted, files_of, plain_table, released, written_log
 from tests.support.client import Client
+from tests.support.commands import run
 from tests.support.lakes import add, append, create, location, named, open_catalog, remove, stage
 from tests.support.retained import AgedStorage, Ticking
-from tests.unit.adoption.test_procedures import run
 
 AT_ONCE = Retention(age=timedelta(), last=1, grace=timedelta(), orphan_age=timedelta(days=7))
 VECTOR = {"storageType": "p", "offset": 1, "sizeInBytes": 34, "cardinality": 1}

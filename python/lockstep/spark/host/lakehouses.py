@@ -244,11 +244,11 @@ class Lakehouses:
         setup = (name, _digest(options))
         with self._lock:
             house = self._catalogs.get(setup)
-            is_known = house is not None and (house.untold is None or house.untold == self._sessions)
+            if house is not None and house.untold in (None, self._sessions):
+                return house
         if house is None:
             house = self._new_house(name, options)
-        if not is_known:
-            self._tell(house)
+        self._tell(house)
         with self._lock:
             return self._catalogs.setdefault(setup, house)
 
