@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from lockstep.arguments import check_text
 from lockstep.errors import InvalidError
 from lockstep.timeline.entry import Name, Namespace
 from lockstep.timeline.fold import DEFAULT_NAMESPACE
 
+AName: TypeAlias = str | tuple[str, ...] | Name
+"""A table's name: 'sales.orders', or its parts, where a part has a dot in it."""
 
-def name_of(name: str | tuple[str, ...] | Name) -> Name:
+
+def name_of(name: AName) -> Name:
     """Return a table's name: `orders` is in the namespace `default`, and parts with dots in them stand in a tuple.
 
     Raises:

@@ -13,20 +13,25 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 from typing import TypeVar
 
 from lockstep.arguments import check_result, check_runs_when_called, takes
 from lockstep.blocks import batch_of, check_isolation, run_again
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import UnsupportedError
+from lockstep.recovery.dropped import DroppedTable, dropped_tables
+from lockstep.retention.floor import asked
+from lockstep.retention.upkeep import Maintained, maintain
 from lockstep.retry import AGAIN
 from lockstep.storage import is_hdfs
 from lockstep.storage.locations import Said
+from lockstep.tables.names import AName
 from lockstep.tables.restoring import Restored, looked_at, moment, restore, revert, selection_of
 from lockstep.tables.state import States
-from lockstep.tables.transaction import AName, LakeTransaction
+from lockstep.tables.transaction import LakeTransaction
 from lockstep.tables.version import LakeVersion
-from lockstep.timeline.entry import Isolation
+from lockstep.timeline.entry import Isolation, Tag
 from lockstep.transactions.limits import FOR_EVER, Limits, check_seconds
 
 T = TypeVar("T")
@@ -124,7 +129,7 @@ class OpenLake:
     def catalog(self) -> TransactionalCatalog:
         """The catalog below it: what transactions, commits and readers of the lake's versions are made of.
 
-        Tags, what was dropped, exports and upkeep are the command line's, and SQL's.
+        Exports, clones and the parts of upkeep are the command line's, and SQL's.
         """
         return self._catalog
 
@@ -277,6 +282,96 @@ class OpenLake:
         if dry_run:
             return looked_at(self._catalog, self._states, revert, version)
         return self._alone(lambda tx: tx.revert(version), comment)
+
+    @takes(id=str | None, comment=str)
+    def undrop(self, name: AName, *, id: str | None = None, comment: str = "") -> int:
+        """Bring back the table of a name that was dropped last, in a transaction of its own.
+
+        Args:
+            id: of another dropped table, which `dropped` lists; it comes back under this name.
+            comment: why, for the timeline.
+
+        Returns:
+            The database version that it made.
+
+        Raises:
+            ConflictError (40001): another transaction was first; run it again.
+            LockstepError: see `LakeTransaction.undrop`.
+        """
+        return self._made(lambda tx: tx.undrop(name, id=id), comment)
+
+    @takes(count=int)
+    def dropped(self, count: int = 100) -> list[DroppedTable]:
+        """Return the tables that were dropped and are not there, the last one first.
+
+        Args:
+            count: how many at most.
+        """
+        return [*islice(dropped_tables(self._catalog.timeline), max(count, 0))]
+
+    # --- what is kept -------------------------------------------------------------------------------------------------
+
+    @property
+    def tags(self) -> list[Tag]:
+        """The tags, by the database versions that they name."""
+        return sorted(self._catalog.database().tags.values(), key=lambda tag: (tag.version, tag.name))
+
+    @takes(name=str, when=int | datetime | str | None, days=int | None, comment=str, check=bool | None)
+    def tag(
+        self,
+        name: str,
+        when: int | datetime | str | None = None,
+        *,
+        days: int | None = None,
+        comment: str = "",
+        check: bool | None = None,
+    ) -> int:
+        """Give a database version a name, in a transaction of its own; see `LakeTransaction.tag`.
+
+        Returns:
+            The database version that it names: without `when` the one that this made.
+
+        Raises:
+            ConflictError (40001): another transaction was first; run it again.
+            LockstepError: see `LakeTransaction.tag`.
+        """
+        made = self._made(lambda tx: tx.tag(name, when, days=days, comment=comment, check=check), "")
+        return made if when is None else self._catalog.as_of(moment(name, "name")).version
+
+    @takes(name=str)
+    def untag(self, name: str) -> int:
+        """Take a tag from its database version, in a transaction of its own, and return the version that it made.
+
+        Raises:
+            ConflictError (40001): another transaction was first; run it again.
+            UndefinedError (42704): there is no such tag.
+        """
+        return self._made(lambda tx: tx.untag(name), "")
+
+    @takes(dry_run=bool)
+    def maintain(self, *, dry_run: bool = False) -> Maintained:
+        """Do what `lockstep maintain` does: let versions expire, and delete what nobody needs after its grace period.
+
+        How long all of it is kept is what the lake says (`lockstep retention`), or the defaults of docs/settings.md.
+
+        Args:
+            dry_run: return what would be done, and do nothing.
+
+        Returns:
+            What expired and what was deleted; in a dry run also the tables whose small files Spark should compact.
+
+        Raises:
+            ReadOnlyError: nothing may be written here.
+            LockstepError: as the store and the timeline say; a later run goes on.
+        """
+        lake = self._catalog.lake
+        return maintain(lake, asked(lake.storage, {}), dry_run=dry_run)
+
+    def _made(self, work: Callable[[LakeTransaction], object], comment: str) -> int:
+        with self.transaction(comment=comment) as tx:
+            work(tx)
+        assert tx.version is not None, "the block has committed it"
+        return tx.version
 
     def _alone(self, work: Callable[[LakeTransaction], Restored], comment: str) -> Restored:
         with self.transaction(comment=comment) as tx:

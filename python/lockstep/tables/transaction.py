@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
@@ -17,16 +16,15 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.commit.elsewhere import reserve
 from lockstep.commit.timing import ending, executing
 from lockstep.errors import InvalidError, NoTransactionError, TransactionStateError, UnsupportedError
-from lockstep.lake.lake import Lake
 from lockstep.system.namespace import refuse_reserved
 from lockstep.tables.commits import Operation, now_ms, stage
 from lockstep.tables.layout import COMMIT_TIMES, Layout, is_on, new_table
-from lockstep.tables.names import name_of, namespace_of
+from lockstep.tables.names import AName, name_of, namespace_of
+from lockstep.tables.past import Past
 from lockstep.tables.queries import run_query
-from lockstep.tables.restoring import Restored, moment, restore, revert, selection_of
 from lockstep.tables.state import States
 from lockstep.tables.statement import limit, reads, writes
-from lockstep.tables.table import Scope, TransactionTable
+from lockstep.tables.table import TransactionTable
 from lockstep.tables.views import WRONG_KIND, Views, refuse_function
 from lockstep.tables.views import check_properties as check_view_properties
 from lockstep.timeline.entry import Batch, Isolation, Name, Namespace
@@ -36,11 +34,9 @@ from lockstep.transactions.state import State
 from lockstep.transactions.transaction import Transaction
 
 Status: TypeAlias = Literal["NEW", "OPEN", "IN DOUBT", "COMMITTED", "ROLLED BACK"]
-AName: TypeAlias = str | tuple[str, ...] | Name
-"""A table's name: 'sales.orders', or its parts, where a part has a dot in it."""
 
 
-class LakeTransaction(Block):
+class LakeTransaction(Past, Block):
     """A transaction of a lake, for one `with` block and one thread at a time.
 
     Attributes:
@@ -409,49 +405,11 @@ class LakeTransaction(Block):
         if name_of(name) in self.core.names.tables:
             raise InvalidError(f"{name_of(name)} is a table: {instead}", sqlstate=WRONG_KIND)
 
-    # --- what was -----------------------------------------------------------------------------------------------------
-
-    @writes
-    @takes(when=int | datetime | str, namespaces=Iterable | None, tables=Iterable | None)
-    def restore(
-        self,
-        when: int | datetime | str,
-        *,
-        namespaces: Iterable[str | tuple[str, ...]] | None = None,
-        tables: Iterable[AName] | None = None,
-    ) -> Restored:
-        """Take tables, views and namespaces back to what they were in an older database version, as RESTORE DATABASE.
-
-        Args:
-            when: a version's number, a time, or a tag's name.
-            namespaces: only these namespaces, with all that is in them.
-            tables: only these tables. If neither is given, everything.
-
-        Raises:
-            UndefinedError: no such tag (42704), or no such name, now or then. ExpiredError: an expired version.
-            UnsupportedError: a table that only Spark can restore, by name. ReadOnlyError: a table only for appends.
-            MissingFilesError: files that are needed are missing; it names them.
-            LockstepError: see `lockstep.tables.restoring.restore`.
-        """
-        selection = selection_of(namespaces, tables)
-        return restore(Scope(self._catalog, self.core, self._states), moment(when, "restore"), selection)
-
-    @writes
-    @takes(version=int)
-    def revert(self, version: int) -> Restored:
-        """Undo what one database version changed, unless a later one changed the same tables, views or namespaces.
-
-        Raises:
-            InvalidError: a later version, or this transaction, changed the same; or there is no such version.
-            LockstepError: as for `restore`.
-        """
-        return revert(Scope(self._catalog, self.core, self._states), version)
-
     # --- tables -------------------------------------------------------------------------------------------------------
 
     def __getitem__(self, name: AName) -> TransactionTable:
         """Return a table by its name; that it is there shows when it is used."""
-        return TransactionTable(Scope(self._catalog, self.core, self._states), name_of(name))
+        return TransactionTable(self._scope, name_of(name))
 
     @reads
     @takes(query=str)
@@ -482,11 +440,6 @@ class LakeTransaction(Block):
         if self._tx is None:
             raise NoTransactionError("this transaction has not begun: use it in a with statement")
         return self._tx
-
-    @property
-    def lake(self) -> Lake:
-        """The lake that it is in."""
-        return self._catalog.lake
 
 
 def _check_properties(namespace: Namespace, properties: Mapping[str, str]) -> None:

@@ -22,9 +22,9 @@ private[spark] case class DatabaseStatement(
  *
  * {{{
  * CREATE TAG [IF NOT EXISTS] tag [AS OF (VERSION n | TIMESTAMP time)] [RETAIN n DAYS] [COMMENT 'why']
- * DROP TAG [IF EXISTS] tag       SHOW TAGS
- * UNDROP TABLE name [WITH ID 'id']       SHOW TABLES DROPPED
- * SHOW TRANSACTIONS [IN catalog]
+ * DROP TAG [IF EXISTS] tag
+ * UNDROP TABLE name [WITH ID 'id']
+ * SHOW (TAGS | TABLES DROPPED | TRANSACTIONS) [(IN | FROM) catalog]
  * RESTORE DATABASE catalog TO (VERSION n | TIMESTAMP time | TAG tag)
  * tag: name | 'name' | IDENTIFIER('name')       time: an expression without columns
  * }}}
@@ -36,9 +36,9 @@ private[spark] object DatabaseStatement {
     "CREATE TAG" ->
       "CREATE TAG [IF NOT EXISTS] tag [AS OF VERSION n | AS OF TIMESTAMP time] [RETAIN n DAYS] [COMMENT 'text']",
     "DROP TAG" -> "DROP TAG [IF EXISTS] tag",
-    "SHOW TAGS" -> "SHOW TAGS",
+    "SHOW TAGS" -> "SHOW TAGS [IN catalog]",
     "UNDROP TABLE" -> "UNDROP TABLE name [WITH ID 'id']",
-    "SHOW TABLES DROPPED" -> "SHOW TABLES DROPPED",
+    "SHOW TABLES DROPPED" -> "SHOW TABLES DROPPED [IN catalog]",
     "SHOW TRANSACTIONS" -> "SHOW TRANSACTIONS [IN catalog]",
     "RESTORE DATABASE" -> "RESTORE DATABASE catalog TO {VERSION n | TIMESTAMP time | TAG tag}"
   )
@@ -72,15 +72,9 @@ private[spark] object DatabaseStatement {
       name(after).collect { case (tag, Nil) =>
         DatabaseStatement("drop_tag", ("tag" -> tag) +: Option.when(exists)("if_exists" -> true).toSeq)
       }
-    case "SHOW TAGS" => Option.when(rest.isEmpty)(DatabaseStatement("tags"))
-    case "SHOW TABLES DROPPED" => Option.when(rest.isEmpty)(DatabaseStatement("dropped_tables"))
-    case "SHOW TRANSACTIONS" =>
-      rest match {
-        case Nil => Some(DatabaseStatement("transactions"))
-        case in :: catalog if Set("IN", "FROM").contains(word(in)) =>
-          name(catalog).collect { case (each, Nil) => DatabaseStatement("transactions", catalog = Some(each)) }
-        case _ => None
-      }
+    case "SHOW TAGS" => shown("tags", rest)
+    case "SHOW TABLES DROPPED" => shown("dropped_tables", rest)
+    case "SHOW TRANSACTIONS" => shown("transactions", rest)
     case "UNDROP TABLE" =>
       multipart(rest).flatMap {
         case (parts, Nil) => Some(DatabaseStatement("undrop", table = Some(parts)))
@@ -97,6 +91,13 @@ private[spark] object DatabaseStatement {
           }
         case _ => None
       }
+  }
+
+  private def shown(procedure: String, rest: List[Token]): Option[DatabaseStatement] = rest match {
+    case Nil => Some(DatabaseStatement(procedure))
+    case in :: catalog if Set("IN", "FROM").contains(word(in)) =>
+      name(catalog).collect { case (each, Nil) => DatabaseStatement(procedure, catalog = Some(each)) }
+    case _ => None
   }
 
   /** With what goes on what says a tag's version by a time. */
