@@ -241,6 +241,10 @@ def test_who_looks_while_something_is_left_out_looks_again(catalog: Transactiona
     comes_back = bringing_back(open_catalog(beside, clock=catalog.lake.clock), "p1")
     thread = Thread(target=lambda: outcomes.append(comes_back()))
 
+    def begin_beside() -> None:
+        thread.start()
+        has_listed.wait(60)
+
     def list_and_wait() -> None:
         has_listed.set()
         is_left_out.wait(60)
@@ -250,7 +254,7 @@ def test_who_looks_while_something_is_left_out_looks_again(catalog: Transactiona
         thread.join(60)
 
     beside.interrupt("get", list_and_wait, path="-0.json")
-    run.interrupt("put_if_absent", lambda: (thread.start(), has_listed.wait(60)), path="-0-rest.json")
+    run.interrupt("put_if_absent", begin_beside, path="-0-rest.json")
     run.interrupt("delete", go_on, path="-0.json", when="after")
     carry_out(open_catalog(run, clock=catalog.lake.clock).lake, found, grace=timedelta())
     [outcome] = outcomes
