@@ -94,7 +94,7 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
     turn = lake.turn(tx.id, ahead=partial(_read_ahead, lake, race))
 
     def propose() -> Proposal | Settled[Outcome]:
-        head = _caught_up(lake, drafts)
+        head = _caught_up(lake, tx, drafts)
         if (failure := probing.result()) is not None:
             return Settled(_beaten(lake, tx, failure, turn))
         if (overtaken := _overtaken(lake, tx, drafts)) is not None:
@@ -162,9 +162,16 @@ def _read_ahead(lake: Lake, race: Race) -> None:
             lake.past.of(entry)
 
 
-def _caught_up(lake: Lake, drafts: Sequence[Draft]) -> Database:
-    """Return the newest database version, with what plain Delta writers did to the tables that are to be written."""
+def _caught_up(lake: Lake, tx: Transaction, drafts: Sequence[Draft]) -> Database:
+    """Return the newest database version, with what plain Delta writers did to the tables that are to be written.
+
+    And to those that are to be dropped and of which rows were read: what came since would be gone unseen.
+    """
     ids = [draft.table.id for draft in drafts]
+    dropped = {table.id for table in tx.names.dropped if not tx.names.is_released(table)}
+    dropped -= {id_ for id_ in dropped if tx.names.table_by_id(id_) is not None}
+    if dropped:
+        ids += [read.id for read in tx.reads() if read.id in dropped and read.predicates != []]
     return lake.caught_up(lambda database: [t for t in map(database.table_by_id, ids) if t is not None], for_write=True)
 
 

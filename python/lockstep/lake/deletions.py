@@ -43,6 +43,9 @@ OLD = timedelta(minutes=30)
 YOUNGEST = 2 * OLD
 """No file that was written, or removed from its table, less than this ago is deleted, whatever is asked for."""
 
+LOOKS = 100
+"""So often is it listed anew what has begun, as some of it is gone before it is read."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -142,7 +145,10 @@ def end(storage: Storage, id: str) -> None:
 
 
 def begun(storage: Storage, *, strict: bool = False) -> list[Begun]:
-    """Return what has begun.
+    """Return what has begun, all of it at one moment.
+
+    What is listed and gone when it is read may be written down by another name by then, see `narrow` and who takes
+    over, which was not there yet to be listed. So it is listed again.
 
     Args:
         strict: whether what cannot be read, a newer Lockstep's for one, is an error.
@@ -150,18 +156,24 @@ def begun(storage: Storage, *, strict: bool = False) -> list[Begun]:
     Raises:
         UnavailableError: the store failed; or, if `strict`, one cannot be read.
     """
+    for _ in range(LOOKS):
+        names = [name for name in storage.list(FOLDER, after=PREFIX) if name.startswith(PREFIX)]
+        files = {name: storage.get(f"{FOLDER}/{name}") for name in names}
+        if None not in files.values():
+            break
+    else:
+        raise UnavailableError(f"what is being deleted changes all the time, by {FOLDER}: {LOOKS} looks at it failed")
     found = []
-    for name in storage.list(FOLDER, after=PREFIX):
-        if name.startswith(PREFIX) and (data := storage.get(f"{FOLDER}/{name}")) is not None:
-            try:
-                found.append(_decode(data))
-            except UNREADABLE as error:
-                if strict:
-                    raise UnavailableError(
-                        f"{FOLDER}/{name} says what is being deleted, and cannot be read: {error}. If a newer Lockstep "
-                        "wrote it, upgrade this one; if no upkeep is running, delete that file"
-                    ) from error
-                _log.warning("no use of %s/%s: %s", FOLDER, name, error)
+    for name, data in files.items():
+        try:
+            found.append(_decode(data or b""))
+        except UNREADABLE as error:
+            if strict:
+                raise UnavailableError(
+                    f"{FOLDER}/{name} says what is being deleted, and cannot be read: {error}. If a newer Lockstep "
+                    "wrote it, upgrade this one; if no upkeep is running, delete that file"
+                ) from error
+            _log.warning("no use of %s/%s: %s", FOLDER, name, error)
     return found
 
 

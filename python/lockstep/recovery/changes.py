@@ -96,7 +96,24 @@ def restore_to(
             raise UndefinedError(f"no namespace {'.'.join(namespace)} now, nor in database version {then.version}")
     ids = {table.id for scope in (then, tx.names) for table in scope.tables.values() if selection.has_table(table)}
     _look(lake, tx, ids)
-    return _restore(lake, tx, then, selection, dry_run=dry_run)
+    restores = _restore(lake, tx, then, selection, dry_run=dry_run)
+    if tx.isolation == "SERIALIZABLE":  # else that is not judged, and would only make the entry long
+        _read_what_stays(tx, then, selection)
+    return restores
+
+
+def _read_what_stays(tx: Transaction, then: Database, selection: Selection) -> None:
+    """Note what needs no restoring as read: who changes that meanwhile has seen what is taken back, or comes later."""
+    for old in then.tables.values():
+        table = tx.base.table_by_id(old.id)
+        if table is None or table.version != old.version or old.id in tx.staged:
+            continue
+        if selection.has_table(old) or selection.has_table(table):
+            tx.read(table)
+    for name, view in then.views.items():
+        now = tx.names.views.get(name)
+        if now is not None and now.definition == view.definition and selection.has_view(name):
+            tx.read_view(name)
 
 
 def _by_newer_ids(lake: Lake, tx: Transaction, then: Database, selection: Selection) -> Database:

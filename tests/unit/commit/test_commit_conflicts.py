@@ -158,6 +158,26 @@ def test_a_transaction_that_turns_in_commit_timestamps_on_has_no_winners(
         catalog.commit(tx)
 
 
+@pytest.mark.parametrize("is_read", [True, False])
+def test_what_a_plain_writer_adds_to_a_table_that_was_read_is_not_dropped_unseen(
+    catalog: TransactionalCatalog, *, is_read: bool
+) -> None:
+    """Whoever copies a table and drops it would lose that. Who only drops it came after the plain writer."""
+    tx = catalog.begin()
+    table = catalog.table(tx, named("a"))
+    if is_read:
+        tx.read(table)
+    tx.changing().drop_table(named("a"))
+    foreign(catalog, "a", table.version + 1, add("f"))
+    if is_read:
+        with pytest.raises(ConflictError, match=r"wrote table default\.a, which this transaction dropped"):
+            catalog.commit(tx)
+        assert catalog.database().tables[named("a")].version == table.version + 1
+    else:
+        catalog.commit(tx)
+        assert named("a") not in catalog.database().tables
+
+
 def test_a_winner_that_was_moved_counts_where_it_is(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
     """Ours lands behind both: the foreign commit, and the ratified one that it displaced."""
     tx = catalog.begin(isolation="SNAPSHOT")

@@ -197,6 +197,22 @@ def test_another_that_used_what_was_restored_conflicts(store: FaultyStorage) -> 
         one.commit(tx)
 
 
+def test_a_view_that_needs_no_restoring_was_looked_at_too(store: FaultyStorage) -> None:
+    one = open_catalog(store)
+    create(one, "a", files=["p"])
+    run(one, view("v"))
+    then = one.database()
+    run(one, rename("a", "b"))
+    other = open_catalog(store)
+    tx, second = one.begin(), other.begin()
+    restore_to(one.lake, tx, then, ALL)
+    second.read(other.table(second, named("b")))  # by the name that is taken back
+    second.changing().create_view(named("v"), TWO, replace=True)
+    other.commit(second)
+    with pytest.raises(ConflictError, match=r"replaced view default\.v, which this transaction read"):
+        one.commit(tx)
+
+
 # --- revert -----------------------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from threading import Event, Thread
 
 import msgspec
 import pytest
@@ -229,6 +230,36 @@ def test_no_more_is_written_down_at_a_time_than_a_batch(catalog: TransactionalCa
     assert len(done.gone) == len(OLD)
     assert progress[-1] == (len(OLD), len(OLD))
     assert (data(catalog), begun(catalog)) == ({"q", "r"}, [])
+
+
+def test_who_looks_while_something_is_left_out_looks_again(catalog: TransactionalCatalog) -> None:
+    """What it has listed is gone when it reads that, for the rest is written down by another name by then."""
+    found, outcomes = planned(catalog), list[Outcome]()
+    bring_back(again(catalog), "p0")  # so it is left out of the first batch
+    run, beside = FaultyStorage(catalog.lake.storage), FaultyStorage(catalog.lake.storage)
+    has_listed, is_left_out = Event(), Event()
+    comes_back = bringing_back(open_catalog(beside, clock=catalog.lake.clock), "p1")
+    thread = Thread(target=lambda: outcomes.append(comes_back()))
+
+    def begin_beside() -> None:
+        thread.start()
+        has_listed.wait(60)
+
+    def list_and_wait() -> None:
+        has_listed.set()
+        is_left_out.wait(60)
+
+    def go_on() -> None:
+        is_left_out.set()
+        thread.join(60)
+
+    beside.interrupt("get", list_and_wait, path="-0.json")
+    run.interrupt("put_if_absent", begin_beside, path="-0-rest.json")
+    run.interrupt("delete", go_on, path="-0.json", when="after")
+    carry_out(open_catalog(run, clock=catalog.lake.clock).lake, found, grace=timedelta())
+    [outcome] = outcomes
+    assert isinstance(outcome, Gone)
+    assert data(catalog) == {"p0", "q", "r"}
 
 
 def test_each_batch_looks_who_has_come_to_need_something_since_the_plan(catalog: TransactionalCatalog) -> None:

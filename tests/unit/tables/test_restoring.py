@@ -327,6 +327,29 @@ def test_what_others_do_to_the_table_meanwhile(lake: OpenLake, isolation: Isolat
         assert [row["id"] for row in rows(lake)] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("isolation", ["SNAPSHOT", "SERIALIZABLE"])
+def test_what_needs_no_restoring_was_looked_at_too(lake: OpenLake, isolation: Isolation) -> None:
+    make(lake, "a")
+    then = make(lake, "b")
+    with lake.transaction() as tx:
+        tx["a"].delete("id = 1")
+
+    def restore_beside() -> None:
+        with lake.transaction(isolation=isolation) as tx:
+            tx.restore(then)
+            with lake.transaction() as second:  # sees what is taken back, and writes what would be, too
+                seen = second["a"].to_arrow().num_rows
+                second["b"].append({"id": [seen], "v": ["seen"]})
+
+    if isolation == "SERIALIZABLE":
+        with pytest.raises(ConflictError, match=r"changed table default\.b"):
+            restore_beside()
+        assert (len(rows(lake, "a")), len(rows(lake, "b"))) == (3, 5)
+    else:
+        restore_beside()
+        assert (len(rows(lake, "a")), len(rows(lake, "b"))) == (4, 5)
+
+
 # --- reverts ----------------------------------------------------------------------------------------------------------
 
 
