@@ -30,11 +30,13 @@ class Driver:
     Attributes:
         said: each statement and each request, in order.
         fails: what an asked one raises.
+        loses: statements that are carried out, and interrupted then.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.said: list[str] = []
         self.fails: dict[str, BaseException] = {}
+        self.loses: set[str] = set()
         self.open: str | None = None
         monkeypatch.setattr(session, "attach", lambda spark: None)
         monkeypatch.setattr(bridge, "is_remote", lambda spark: False)
@@ -59,6 +61,8 @@ class Driver:
     def _executed(self, statement: str) -> dict[str, Any]:
         self._meet(statement)
         self.open = "t1" if statement.startswith("BEGIN") else None
+        if statement in self.loses:
+            raise KeyboardInterrupt
         return {"transaction_id": "t1", "database_version": 1}
 
 
@@ -113,6 +117,41 @@ def test_an_interrupt_of_the_rollback_is_not_held_back(driver: Driver) -> None:
     driver.fails = {"ROLLBACK": KeyboardInterrupt()}
     with pytest.raises(KeyboardInterrupt), begun():
         raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("batch", [None, BATCH])
+def test_a_begin_that_is_interrupted_leaves_nothing_open(driver: Driver, batch: Batch | None) -> None:
+    """The session's next statements would be part of it, and nobody would commit them."""
+    driver.loses = {"BEGIN TRANSACTION"}
+    with pytest.raises(KeyboardInterrupt), begun(batch):
+        raise AssertionError("the block must not run")
+    assert driver.open is None
+
+
+def test_a_begin_that_is_interrupted_leaves_another_transaction_alone(driver: Driver) -> None:
+    driver.open = "t0"
+    driver.fails = {"BEGIN TRANSACTION": KeyboardInterrupt()}
+    with pytest.raises(KeyboardInterrupt), begun():
+        raise AssertionError("the block must not run")
+    assert driver.open == "t0"
+
+
+@pytest.mark.parametrize("lost", [KeyboardInterrupt(), ConnectionError("no answer")])
+def test_a_commit_that_is_interrupted_before_it_is_sent_leaves_nothing_open(
+    driver: Driver, lost: BaseException
+) -> None:
+    driver.fails = {"COMMIT": lost}
+    with pytest.raises(type(lost)), begun() as tx:
+        pass
+    assert driver.said[-1] == "ROLLBACK"
+    assert driver.open is None
+    assert tx.status == "ROLLED BACK"
+
+
+def test_a_commit_that_is_interrupted_after_it_is_sent_stays_an_interrupt(driver: Driver) -> None:
+    driver.loses = {"COMMIT"}
+    with pytest.raises(KeyboardInterrupt), begun():
+        pass
 
 
 @pytest.mark.parametrize("lost", [InvalidError("refused"), ConnectionError("the JVM is gone"), KeyboardInterrupt()])

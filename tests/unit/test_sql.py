@@ -184,6 +184,24 @@ def test_code_is_what_is_no_comment() -> None:
     assert found == ["SELECT", "/*+ a */", "$", "{", "c", "}", ",", "'${e}'"]
 
 
+@pytest.mark.parametrize(
+    ("script", "statements"),
+    [
+        ("-- C:\\data\\\nDELETE FROM t;\nSELECT 1", ["SELECT 1"]),
+        ("SELECT 1; -- a \\\n b \\\n; DELETE FROM t\n;SELECT 2", ["SELECT 1", "SELECT 2"]),
+        ("DELETE FROM t -- a \\\n; DROP TABLE t\nWHERE a = 1", ["DELETE FROM t -- a \\\n; DROP TABLE t\nWHERE a = 1"]),
+        ("/* -- a \\\n*/ SELECT 1", ["SELECT 1"]),
+        ("/* /* */ -- a \\\n*/ SELECT 1", ["SELECT 1"]),
+        ("SELECT '-- a \\\n'; SELECT 2", ["SELECT '-- a \\\n'", "SELECT 2"]),
+        ("-- a \\\r\nSELECT 1", ["SELECT 1"]),
+        ("-- a \\", []),
+    ],
+)
+def test_a_comment_goes_on_behind_a_backslash_as_in_spark(script: str, statements: list[str]) -> None:
+    """What spark-sql takes for a comment must not be run."""
+    assert [statement.text for statement in split(script)] == statements
+
+
 @given(st.lists(st.sampled_from([*NOT_ENDS, *BLOCKS, *TRANSACTIONS]), max_size=6))
 def test_joining_and_splitting_are_inverse(statements: list[str]) -> None:
     assert [found.text for found in split(";\n".join(statements))] == statements

@@ -130,12 +130,56 @@ _VARIABLE = re.compile(r"(?<!\$)\$\{")
 """Where one begins: to sqlglot `${a}_$` would open a string, whose tags Spark makes of letters alone."""
 
 
+_COMMENT = re.compile(r"--(?:\\\n|[^\r\n])*")
+"""As in Spark's lexer, where it goes on behind a line that ends in a backslash. To sqlglot it does not."""
+
+
 def _words(text: str) -> list[_Word]:
+    seen = text
+    while True:
+        tokens = _tokens(seen, text)
+        if "\\\n" not in seen:  # most have none
+            return [_word(text, token) for token in tokens]
+        ends = [0, *(token.end + 1 for token in tokens)]
+        starts = [*(token.start for token in tokens), len(seen)]
+        continued = next(filter(None, (_continued(seen, *gap) for gap in zip(ends, starts, strict=True))), None)
+        if continued is None:
+            return [_word(text, token) for token in tokens]
+        start, end = continued
+        seen = seen[:start] + re.sub("[^\n]", " ", seen[start:end]) + seen[end:]
+
+
+def _continued(text: str, start: int, end: int) -> tuple[int, int] | None:
+    """Return the first comment between two tokens that goes on behind its line, from the backslash on."""
+    depth = 0
+    while start < end:
+        two = text[start : start + 2]
+        if not depth and two == "--":
+            comment = _COMMENT.match(text, start)
+            assert comment is not None, "it begins so"
+            line = text.find("\n", start, comment.end())
+            if line >= 0:
+                return line - 1, comment.end()
+            start = comment.end()
+        elif two == "/*" or (depth and two == "*/"):
+            depth += 1 if two == "/*" else -1
+            start += 2
+        else:
+            start += 1
+    return None
+
+
+def _tokens(seen: str, text: str) -> list[Token]:
+    """Return the tokens of a text, as far as they are to be seen.
+
+    Raises:
+        InvalidError: as `split`.
+    """
     from sqlglot.errors import TokenError
 
     tokenizer = _lexer()(dialect="spark")
     try:
-        tokens = tokenizer.tokenize(_VARIABLE.sub("?{", text))
+        return list(tokenizer.tokenize(_VARIABLE.sub("?{", seen)))
     except TokenError as error:
         if place := _OPENED_AT.search(str(error.__cause__)):
             start = int(place[1])
@@ -143,7 +187,6 @@ def _words(text: str) -> list[_Word]:
             start = text.find("/*", tokenizer.tokens[-1].end + 1 if tokenizer.tokens else 0)
         begin = text[start : start + 20].partition("\n")[0]
         raise InvalidError(f"line {_line(text, start)}: this has no end, or is none of Spark's: {begin}") from error
-    return [_word(text, token) for token in tokens]
 
 
 def _word(text: str, token: Token) -> _Word:

@@ -102,8 +102,14 @@ class SessionTransaction(Block):
                 f"{self!r} was used already; call lockstep.transaction() again", sqlstate="25000"
             )
         attach(self._spark)
-        with during(self._spark, self._settings):
-            row = self._execute(self._begin) if self.batch is None else self._begin_batch(self.batch)
+        is_first = not bridge.is_remote(self._spark) and bridge.current(self._spark) is None
+        try:
+            with during(self._spark, self._settings):
+                row = self._execute(self._begin) if self.batch is None else self._begin_batch(self.batch)
+        except BaseException as error:
+            if is_first and not isinstance(error, LockstepError):  # an interrupt: it may have been begun all the same
+                give_up(lambda: self._execute("ROLLBACK"), error)
+            raise
         self.id, self.snapshot, self.status = row["transaction_id"], row["database_version"], "OPEN"
         if self.batch is not None:
             try:
@@ -140,10 +146,10 @@ class SessionTransaction(Block):
             return False
         try:
             self._commit_and_find_out()
-        except LockstepError as refused:
+        except BaseException as refused:  # an interrupt too, be it before COMMIT was sent
             if self.status in ("OPEN", "IN DOUBT"):  # a refused COMMIT may leave it so, but the block has ended
                 give_up(self.rollback, refused)
-            if not self._is_committed:
+            if not (self._is_committed and isinstance(refused, LockstepError)):
                 raise
         return False
 

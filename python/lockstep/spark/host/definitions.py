@@ -14,6 +14,7 @@ from lockstep.errors import NoTransactionError, UnsupportedError
 from lockstep.spark.host.protocol.base import AboutNamespace, AboutRelation, Options
 from lockstep.spark.host.protocol.tables import UsedView
 from lockstep.spark.host.requests import Requests, listing, stored_name
+from lockstep.spark.host.times import reaches_beyond
 from lockstep.timeline.entry import Name, Namespace, View
 from lockstep.timeline.functions import said
 from lockstep.transactions.transaction import Transaction
@@ -101,6 +102,9 @@ class DefinitionRequests(Requests):
         if (tx := session.inside(house)) is not None:
             tx.seen.last_version = True
             past = house.catalog.as_of(when, at_most=tx.base.version, names=tx.names)
+            if reaches_beyond(when, tx.base):
+                tx.read_view(stored_name(request, past))
+                session.reads_newest = True
         elif isinstance(when, datetime):
             pin = self._pinned(house, request).version
             past = house.catalog.as_of(when, at_most=pin)

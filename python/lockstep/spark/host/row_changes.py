@@ -14,7 +14,7 @@ from lockstep.spark.host.protocol.base import RequestBase
 from lockstep.spark.host.protocol.tables import Missing
 from lockstep.spark.host.requests import Operation, Requests, find, operation, stored_name
 from lockstep.spark.host.system import NOT_A_TABLE
-from lockstep.spark.host.times import micros_of, time_of
+from lockstep.spark.host.times import micros_of, reaches_beyond, time_of
 from lockstep.spark.host.versions import database_version
 from lockstep.system.tables import TABLES
 from lockstep.timeline.database import Database
@@ -128,4 +128,4 @@ class RowChangeRequests(Requests):
 
 def _is_open(end: protocol.Bound | None, snapshot: Database) -> bool:
     """Whether what is committed after a snapshot may be in a range: it has no end, or one at a time from then on."""
-    return end is None or (end.micros is not None and time_of(end.micros) > snapshot.committed_at)
+    return end is None or (end.micros is not None and reaches_beyond(time_of(end.micros), snapshot))

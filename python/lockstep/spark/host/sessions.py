@@ -43,6 +43,8 @@ class Session:
 
     Attributes:
         transaction, catalog: the open transaction and the catalog it is in; None outside one.
+        reads_newest: whether the transaction has used a view as of a time later than its snapshot: what a view reads is
+            asked for by that database version's number, and is the newest there is, too.
         restored: by table id, the version that the transaction takes a table's log back to.
         used_tables: the overlay URIs that the transaction was given, and their tables' names: its end drops caches of
             them.
@@ -57,6 +59,7 @@ class Session:
     transaction: Transaction | None = None
     catalog: Lakehouse | None = None
     used_tables: set[tuple[str, Name]] = field(default_factory=set)
+    reads_newest: bool = False
     restored: dict[str, int] = field(default_factory=dict)
     next_batch: Batch | None = None
     goes_on: bool = False
@@ -90,7 +93,7 @@ class Session:
     def forget_used(self) -> Used:
         """Return, for the last time, what is in `used_tables`: the URIs, and the names of the tables in parts."""
         uses, self.used_tables = self.used_tables, set()
-        self.restored = {}
+        self.restored, self.reads_newest = {}, False
         names = {(*name.namespace, name.table) for _, name in uses}
         catalog = "" if self.catalog is None else self.catalog.name
         return Used(uris=sorted({uri for uri, _ in uses}), tables=[[catalog, *name] for name in sorted(names)])

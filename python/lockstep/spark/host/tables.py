@@ -25,7 +25,7 @@ from lockstep.spark.host.paths import refuse_paths
 from lockstep.spark.host.protocol import tables as protocol
 from lockstep.spark.host.protocol.base import AboutCatalog, Answer, Dropped, Listing, Read, RequestBase
 from lockstep.spark.host.requests import Operation, find, listing, operation, stored_name
-from lockstep.spark.host.times import time_of
+from lockstep.spark.host.times import reaches_beyond, time_of
 from lockstep.spark.host.versions import database_version, number
 from lockstep.system.namespace import NAMESPACE as SYSTEM
 from lockstep.system.tables import TABLES
@@ -160,7 +160,10 @@ class TableRequests(UsesOfDefinitions):
         when = database_version(version[1:]) if version is not None else time_of(request.system_time_micros or 0)
         tx.seen.last_version = True
         database = house.catalog.as_of(when, at_most=tx.base.version, names=tx.names)
-        tx.seen.tables.add(find(request, database).id)  # this may be the snapshot: it is to say the same again
+        table = find(request, database)
+        tx.seen.tables.add(table.id)  # this may be the snapshot: it is to say the same again
+        if reaches_beyond(when, tx.base) or (session.reads_newest and database.version == tx.base.version):
+            tx.read(table)
         return self._past_table(house, database, request)
 
     def _time_travel_alone(self, house: Lakehouse, request: protocol.Resolve) -> protocol.Found:
@@ -169,7 +172,10 @@ class TableRequests(UsesOfDefinitions):
             pinned = self._pinned(house, request)
             database = house.catalog.timeline.at_time(time_of(micros))
             past_database = database if database.version < pinned.version else pinned
-            return self._past_table(house, past_database, request, pin=pinned.version)
+            found = self._past_table(house, past_database, request, pin=pinned.version)
+            if time_of(micros) <= house.catalog.lake.clock():
+                return found
+            return structs.replace(found, table=find(request, past_database).id)  # what it read is judged as it commits
         version = request.version
         assert version is not None, "else nothing is said of a time"
         if version.startswith("@"):
@@ -203,6 +209,8 @@ class TableRequests(UsesOfDefinitions):
         when = request.version if request.system_time_micros is None else time_of(request.system_time_micros)
         assert when is not None, "one of the two is said"
         database = house.catalog.as_of(when, at_most=at_most, names=None if tx is None else tx.names)
+        if tx is not None and reaches_beyond(when, tx.base):
+            tx.read(table)
         if (old_table := database.table_by_id(table.id)) is None:
             raise UndefinedError(f"table {name} was not there yet in database version {database.version}")
         return protocol.VersionThenAnswer(version=old_table.version)

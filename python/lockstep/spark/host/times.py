@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from lockstep.errors import InvalidError
+from lockstep.timeline.database import Database
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -24,3 +25,11 @@ def time_of(micros: int) -> datetime:
 def micros_of(time: datetime) -> int:
     """Return a time, which has a zone, as it is told."""
     return (time - _EPOCH) // timedelta(microseconds=1)
+
+
+def reaches_beyond(when: object, snapshot: Database) -> bool:
+    """Tell whether a time means a snapshot only because nothing newer exists for it.
+
+    What is committed next may be meant, too: who reads a table as of such a time reads it as it is now.
+    """
+    return isinstance(when, datetime) and when > snapshot.committed_at
