@@ -6,11 +6,14 @@ import lockstep.spark.overlay.Overlay
 import org.apache.spark.sql.catalyst.expressions.{
   Attribute,
   AttributeReference,
+  Cast,
   ExprId,
   Expression,
   GetStructField,
+  NonSQLExpression,
   PredicateHelper,
-  SubqueryExpression
+  SubqueryExpression,
+  UserDefinedExpression
 }
 import org.apache.spark.sql.catalyst.planning.PhysicalOperation
 import org.apache.spark.sql.catalyst.analysis.{SQLFunctionNode, SQLScalarFunction}
@@ -36,6 +39,7 @@ import org.apache.spark.sql.execution.columnar.{InMemoryRelation, InMemoryTableS
 import org.apache.spark.sql.execution.command.CreateViewCommand
 import org.apache.spark.sql.execution.datasources.LogicalRelation
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types.{ArrayType, DataType, MapType, StringType, StructType}
 
 import scala.jdk.CollectionConverters._
 
@@ -304,7 +308,7 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
     val columns = stored(relation, index)
     val texts = filters.flatMap(splitConjunctivePredicates).filter { filter =>
       filter.deterministic && filter.references.forall(column => columns.get(column.exprId).exists(isPlain)) &&
-      !filter.exists(_.isInstanceOf[SubqueryExpression]) && !(isMapped && filter.exists(_.isInstanceOf[GetStructField]))
+      !filter.exists(isLeftOut) && !(isMapped && filter.exists(_.isInstanceOf[GetStructField]))
     }.map { filter =>
       filter.transform {
         case column: AttributeReference => columns(column.exprId)
@@ -312,6 +316,25 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
       }
     }
     Option.when(texts.nonEmpty)(SQLConf.withExistingConf(utc)(texts.map(t => s"(${t.sql})").mkString(" AND ")))
+  }
+
+  /**
+   * Whether the text of an expression says something else than it does: of a query, nothing; of a user's function its name,
+   * which may be one of Spark's own (`double(5)`); of a cast to a struct, whose fields may be others then, nothing; and of a
+   * collation nothing but at a literal.
+   */
+  private def isLeftOut(part: Expression): Boolean = part match {
+    case _: SubqueryExpression | _: UserDefinedExpression | _: NonSQLExpression => true
+    case cast: Cast if isNested(cast.dataType) => true
+    case other => other.dataType match {
+        case text: StringType => text.collationId != StringType.collationId
+        case _ => false
+      }
+  }
+
+  private def isNested(kind: DataType): Boolean = kind match {
+    case _: ArrayType | _: MapType | _: StructType => true
+    case _ => false
   }
 
   /** The columns that a relation has from its table, under the names that its files and their statistics have. */
