@@ -61,7 +61,10 @@ REFUSED: list[tuple[str, Layout]] = [
         layout(["columnMapping"], metadata(**{"delta.columnMapping.mode": "ID"}), ["columnMapping"]),
     ),
     ("partitions by id, a binary column", layout([], partitioned_by_bytes())),
-    ("manifests for other readers", layout([], metadata(**{"delta.compatibility.symlinkFormatManifest.enabled": "true"}))),
+    (
+        "manifests for other readers",
+        layout([], metadata(**{"delta.compatibility.symlinkFormatManifest.enabled": "true"})),
+    ),
     ("rowTracking", layout(["rowTracking", "domainMetadata"], metadata())),
     ("clustering", layout(["clustering", "domainMetadata"], metadata())),
     ("icebergCompatV2", layout(["icebergCompatV2"], metadata())),
