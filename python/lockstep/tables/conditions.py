@@ -154,9 +154,10 @@ def _parsed(predicate: str) -> Any:
     from sqlglot.errors import SqlglotError
 
     try:
-        return parse_one(predicate, into=exp.Condition, read="duckdb")
+        tree = parse_one(predicate, into=exp.Condition, read="duckdb")
     except (SqlglotError, RecursionError, TypeError):  # the last of what is no text
         return None
+    return None if isinstance(tree, exp.Command) else tree  # a text that was not looked into
 
 
 def _text(tree: Any, types: Mapping[str, DeltaType]) -> _Text | None:

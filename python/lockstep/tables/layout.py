@@ -64,10 +64,13 @@ _READ_AS_IT_IS = frozenset(
 VECTORS = "delta.enableDeletionVectors"
 APPEND_ONLY = "delta.appendOnly"
 CHANGE_FEED = "delta.enableChangeDataFeed"
+CHANGE_FEED_OF_OLD = "delta.enableChangeDataCapture"
+"""What Delta goes by where a table does not have the other."""
 COMMIT_TIMES = "delta.enableInCommitTimestamps"
 CONSTRAINT = "delta.constraints."
 DEFAULT = "CURRENT_DEFAULT"
 INDEXED = "delta.dataSkippingNumIndexedCols"
+MANIFESTS = "delta.compatibility.symlinkFormatManifest.enabled"
 INDEXED_BY_NAME = "delta.dataSkippingStatsColumns"
 
 BY_DOMAINS = frozenset({"clustering", "rowTracking"})
@@ -129,7 +132,7 @@ class Layout:
     @property
     def has_feed(self) -> bool:
         """Whether a commit that changes rows tells which, beside the files that it adds and removes."""
-        return self._is_on(CHANGE_FEED)
+        return self._is_on(CHANGE_FEED if CHANGE_FEED in self.configuration else CHANGE_FEED_OF_OLD)
 
     @property
     def has_commit_times(self) -> bool:
@@ -209,7 +212,7 @@ class Layout:
         """
         awake = {name for name, text in _ACTS_BY.items() if text in self._metadata_text}
         refused = set(self.reader_features - _READ_AS_IT_IS) - (_ACTS_BY.keys() - awake)
-        if self.configuration.get(MODE) == "id":
+        if self.configuration.get(MODE, "none") not in ("none", "name"):
             refused.add("columnMapping by id")
         refused |= self._unknown_changes
         self._refuse(refused, "read in a transaction")
@@ -279,6 +282,13 @@ class Layout:
         if self.has_feed and (taken := _OF_FEEDS & self.types.keys()):
             refused.add(f"changeDataFeed beside columns called {', '.join(sorted(taken))}")
         refused |= self._unknown_changes | self._without_statistics
+        refused |= {
+            f"partitions by {name}, a binary column, whose values the log has no certain text for"
+            for name in self.partitioned_by
+            if self.types.get(name) == "binary"
+        }
+        if self._is_on(MANIFESTS):  # which Spark then mends for the partitions of its own commits alone
+            refused.add(f"manifests for other readers, which only Spark writes anew ({MANIFESTS})")
         if "rowTracking" in self.features and (self.domains is None or "domainMetadata" not in self.features):
             refused.add(f"rowTracking, whose highest id its domain {ROW_TRACKING} tells")
         elif self.keeps_row_ids and not only_appends and not self._has_places_for_ids:

@@ -97,7 +97,7 @@ class Files:
         stored = [physical[name] for name in schema.names if physical[name] not in partition]
         stored += self.layout.row_id_columns if with_ids else ()
         try:
-            rows = file.read(columns=[name for name in stored if name in file.schema_arrow.names], use_threads=True)
+            rows = self._columns(file, stored)
             count = file.metadata.num_rows
             fields = {field["name"]: field for field in self.layout.fields}
             self._check_calendar(add["path"], file, rows)
@@ -123,6 +123,13 @@ class Files:
         if not gone:
             return table
         return table.filter(pc.invert(pc.is_in(table.column(ROW), value_set=pa.array(gone, pa.int64()))))
+
+    def _columns(self, file: pq.ParquetFile, stored: Sequence[str]) -> pa.Table:
+        """Return those of some columns that a file has, by the names that are asked for."""
+        own = _own_names(stored, file.schema_arrow.names, self.layout)
+        rows = file.read(columns=list(own.values()), use_threads=True)
+        # By the name of one column Arrow reads others, too: `a.b` is also a field of `a`.
+        return rows.select(list(own.values())).rename_columns(list(own))
 
     def _check_calendar(self, path: str, file: pq.ParquetFile, rows: pa.Table) -> None:
         if is_by_old_calendar(file.metadata.metadata or {}) and any(
@@ -170,6 +177,30 @@ class Files:
             ) from error
 
 
+def _own_names(stored: Iterable[str], there: Sequence[str], layout: Layout) -> dict[str, str]:
+    """Return what a file, or a struct in it, calls some fields, of those that it has.
+
+    In another case than the log's a name is still that of the field to Spark, as in a folder of Parquet files that
+    became a table. Were it none here, the field would be null, and be written so wherever rows are copied.
+
+    Raises:
+        UnsupportedError: two names in it differ in case alone, and none is the field's.
+    """
+    folded: dict[str, list[str]] = {}
+    for name in there:
+        folded.setdefault(name.lower(), []).append(name)
+    own = {}
+    for name in stored:
+        found = [name] if name in there else folded.get(name.lower(), [])
+        if len(found) > 1:
+            raise UnsupportedError(
+                f"table {layout.name} has a file with the columns {', '.join(found)}: nobody knows which is {name}"
+            )
+        if found:
+            own[name] = found[0]
+    return own
+
+
 def _column(rows: pa.Table, stored: str, field: Mapping[str, Any], wanted: pa.Field, layout: Layout) -> pa.ChunkedArray:
     if stored not in rows.column_names:
         return pa.chunked_array([pa.nulls(rows.num_rows, wanted.type)])
@@ -184,11 +215,13 @@ def _as_logged(array: pa.Array, type_: Any, wanted: pa.DataType, layout: Layout)
     if pa.types.is_struct(wanted):
         given = {array.type.field(i).name: child for i, child in enumerate(array.flatten())}
         fields = [wanted.field(i) for i in range(wanted.num_fields)]
+        names = [physical_name(part, is_mapped=layout.is_mapped) for part in type_["fields"]]
+        own = _own_names(names, list(given), layout)
         children = [
-            _as_logged(given[name], part["type"], field.type, layout)
-            if (name := physical_name(part, is_mapped=layout.is_mapped)) in given
+            _as_logged(given[own[name]], part["type"], field.type, layout)
+            if name in own
             else pa.nulls(len(array), field.type)
-            for part, field in zip(type_["fields"], fields, strict=True)
+            for name, part, field in zip(names, type_["fields"], fields, strict=True)
         ]
         return pa.StructArray.from_arrays(children, fields=fields, mask=pc.is_null(array))
     if pa.types.is_list(wanted):

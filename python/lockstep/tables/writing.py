@@ -201,9 +201,10 @@ def _repeats(column: pa.ChunkedArray) -> bool:
 def _bounded(rows: pa.Table) -> list[str]:
     """Return the columns whose bounds may stand in the file itself.
 
-    Arrow leaves NaN out of them, and Spark, to which NaN is greater than all numbers, would leave out the rows.
+    Arrow leaves NaN out of them, and Spark, to which NaN is greater than all numbers, would leave out the rows. To
+    Arrow `a.b` is the field `b` of a column `a`, too.
     """
-    columns = zip(rows.column_names, rows.columns, strict=True)
+    columns = ((name, rows.column(name)) for name in rows.column_names if "." not in name)
     flat = ((name, column) for name, column in columns if not pa.types.is_nested(column.type))
     return [name for name, column in flat if not has_nan(column)]
 

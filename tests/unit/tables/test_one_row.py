@@ -69,6 +69,13 @@ def test_they_are_refused_by_name(text: str) -> None:
         checked(text)
 
 
+def test_a_query_is_refused_behind_a_word_at_which_the_parser_gives_up() -> None:
+    """After `if` it takes the text for a command, and looks no further."""
+    with pytest.raises(InvalidError, match="no expression"):
+        checked("if = 1 OR (SELECT count(*) FROM target) = 3", columns=["if"])
+    assert checked('"if" = 1', columns=["if"])
+
+
 @pytest.mark.parametrize("text", ["unnest([])", "product(id)", "generate_subscripts([1, 2], 1)", "rank() OVER ()"])
 def test_duckdb_refuses_what_the_parser_does_not_know(text: str) -> None:
     with pytest.raises(InvalidError):

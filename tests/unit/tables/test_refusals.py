@@ -23,6 +23,13 @@ def field(**more: Any) -> Action:
     return {"metaData": {**body, "schemaString": json.dumps(schema)}}
 
 
+def partitioned_by_bytes() -> Action:
+    schema = json.loads(SCHEMA)
+    schema["fields"][0]["type"] = "binary"
+    body = metadata()["metaData"]
+    return {"metaData": {**body, "schemaString": json.dumps(schema), "partitionColumns": ["id"]}}
+
+
 def layout(features: list[str], action: Action, readers: list[str] | None = None) -> Layout:
     protocol: dict[str, Any] = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}
     if readers:
@@ -48,6 +55,15 @@ REFUSED: list[tuple[str, Layout]] = [
     (
         "columnMapping by id",
         layout(["columnMapping"], metadata(**{"delta.columnMapping.mode": "id"}), ["columnMapping"]),
+    ),
+    (
+        "columnMapping by id",
+        layout(["columnMapping"], metadata(**{"delta.columnMapping.mode": "ID"}), ["columnMapping"]),
+    ),
+    ("partitions by id, a binary column", layout([], partitioned_by_bytes())),
+    (
+        "manifests for other readers",
+        layout([], metadata(**{"delta.compatibility.symlinkFormatManifest.enabled": "true"})),
     ),
     ("rowTracking", layout(["rowTracking", "domainMetadata"], metadata())),
     ("clustering", layout(["clustering", "domainMetadata"], metadata())),
@@ -95,6 +111,18 @@ def test_for_appends_alone() -> None:
 def test_what_is_not_read(readers: list[str]) -> None:
     with pytest.raises(UnsupportedError, match=readers[0]):
         layout(readers, metadata(), readers).check_readable()
+
+
+@pytest.mark.parametrize("mode", ["id", "ID"])
+def test_columns_mapped_by_id_are_not_read(mode: str) -> None:
+    with pytest.raises(UnsupportedError, match="columnMapping by id"):
+        layout(["columnMapping"], metadata(**{"delta.columnMapping.mode": mode}), ["columnMapping"]).check_readable()
+
+
+@pytest.mark.parametrize(("now", "is_on"), [({}, True), ({"delta.enableChangeDataFeed": "false"}, False)])
+def test_a_change_feed_by_its_name_of_old(now: dict[str, str], is_on: bool) -> None:
+    """Delta tells readers of changes by it, so who writes must tell them, too."""
+    assert layout([], metadata(**{"delta.enableChangeDataCapture": "true"}, **now)).has_feed is is_on
 
 
 def test_a_protocol_that_is_not_known() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -190,6 +191,15 @@ def test_a_file_says_the_bounds_of_all_its_row_groups(monkeypatch: pytest.Monkey
         pa.table({"a": [5, 1, 9, 7, 3], "s": ["m", "z", None, None, "a"], "t": ["x", "y", "z", "b", "c"]})
     )
     assert {name: (low.as_py(), high.as_py()) for name, (low, high) in known.items()} == {"a": (1, 9), "t": ("b", "z")}
+
+
+def test_a_name_with_a_dot_is_of_no_field_of_a_struct() -> None:
+    """Else the file would have bounds of the field, which leave out NaN, and with it Spark would leave out the row."""
+    rows = pa.table({"a.b": [1.0, 2.0], "a": [{"b": 1.0}, {"b": math.nan}]})
+    data, known = _parquet(rows)
+    said = pq.read_metadata(pa.BufferReader(data))
+    assert [said.row_group(0).column(leaf).is_stats_set for leaf in range(said.num_columns)] == [False, False]
+    assert json.loads(statistics(rows, columns=-1, known=known))["maxValues"] == {"a.b": 2.0}
 
 
 def literals(kind: str, values: list[Any]) -> Iterator[str]:
