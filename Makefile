@@ -62,7 +62,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup lock jar test test-spark-4.0 test-spark-4.1 test-fast test-deep test-isolation test-hosts test-dbt statements soak soak-sim soak-spark test-judge fuzz suites lint format docs demo bench bench-conflicts bench-recovery bench-scale bench-slow bench-turns bench-profile bench-hosts bench-dbt bench-exports wheel clean
+.PHONY: help setup lock jar test test-spark-4.0 test-spark-4.1 test-fast test-long test-deep test-isolation test-hosts test-dbt statements soak soak-sim soak-spark test-judge fuzz suites lint format docs demo bench bench-conflicts bench-recovery bench-scale bench-slow bench-turns bench-profile bench-hosts bench-dbt bench-exports wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][^:#]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 32
@@ -97,9 +97,13 @@ $(CLASSES): | setup jar
 	@echo "classes: archiving what a Spark loads, so that those of the tests start faster"
 	@$(BIN)/python -m tests.support.java_classes $@
 
-test: setup jar $(CLASSES) ## run every test but those of the targets below
+test: setup jar $(CLASSES) ## run every test but those of the targets below (TESTS=…: all of these)
 	@echo "test: $(or $(TESTS),all of tests/), with Spark $(SPARK), in $(WORKERS) processes (PYTEST_ARGS=$(PYTEST_ARGS))"
-	@LOCKSTEP_TEST_FIRST=$(FIRST) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS) $(PYTEST_ARGS)
+	@LOCKSTEP_TEST_FIRST=$(FIRST) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(or $(TESTS),-m "not deep and not long") $(PYTEST_ARGS)
+
+test-long: setup jar $(CLASSES) ## run the tests that make test has no time for: of one part of Lockstep each
+	@echo "test-long: tests marked long (PYTEST_ARGS=$(PYTEST_ARGS))"
+	@LOCKSTEP_TEST_FIRST=$(FIRST) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m "long and not deep" tests $(PYTEST_ARGS)
 
 test-deep: setup jar ## run the tests that take long, and of which a part is in make test (SHARD=0/4: a fourth)
 	@echo "test-deep: tests marked deep (SHARD=$(SHARD), PYTEST_ARGS=$(PYTEST_ARGS))"

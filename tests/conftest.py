@@ -139,8 +139,8 @@ def mark_later_parameters(items: list[pytest.Item], first: int) -> None:
             continue
         if item.path.name == "test_contract.py":
             case = item.callspec.params["case"]
-            if isinstance(case, Case) and case.is_deep:
-                item.add_marker(pytest.mark.deep)
+            if isinstance(case, Case) and case.left_out:
+                item.add_marker(case.left_out)
         else:
             tests[item.nodeid.partition("[")[0]].append(item)
     for sets in tests.values():

@@ -18,7 +18,7 @@ from tests.support.history import Append, Op, Read, Status, Transaction, violati
 from tests.support.keyed import Delta, Tables
 
 # Slow: each test starts several processes, anew after each death, and lets them work for some seconds.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.long, pytest.mark.slow]
 
 
 @pytest.mark.parametrize(("isolation", "record_reads"), KINDS)

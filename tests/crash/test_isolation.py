@@ -15,7 +15,7 @@ from tests.support.runner import run_case
 from tests.support.sessions import CATALOG
 
 # Slow: two Spark drivers are started, at the same time on two cores, and serve all files.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.long, pytest.mark.slow]
 
 SQL = Path(__file__).parents[2] / "sql"
 EVERYTHING = os.environ.get("LOCKSTEP_TEST_ISOLATION") == "all"

@@ -17,7 +17,7 @@ from lockstep.lake.verify import verify
 from lockstep.tables.opened import OpenLake
 from tests.support.placed import delta, root_in
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.long, pytest.mark.slow]
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string())])
 

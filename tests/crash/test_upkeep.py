@@ -20,6 +20,8 @@ from tests.support.child import REPOSITORY
 from tests.support.lakes import named, open_catalog
 from tests.support.placed import root_in
 
+pytestmark = pytest.mark.long
+
 PATIENCE_SECONDS = 240
 """So long at most until enough has happened: ten seconds if nothing else runs, and ninety on a busy machine."""
 

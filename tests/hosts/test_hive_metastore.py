@@ -13,7 +13,7 @@ from tests.support.hosts import run_program, settings
 from tests.support.sessions import CATALOG
 
 # Slow: it starts a Spark of its own, and a metastore.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.long, pytest.mark.slow]
 
 SCRIPT = """
 CREATE SCHEMA spark_catalog.shop;

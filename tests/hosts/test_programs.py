@@ -23,7 +23,7 @@ from tests.support.lakes import named, staged_commits
 from tests.support.sessions import CATALOG
 
 # Slow: each test starts a Spark of its own, since its end is what it is about.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.long, pytest.mark.slow]
 
 
 def said(tmp_path: Path) -> dict[str, str]:

@@ -19,7 +19,7 @@ SHOP = f"spark_catalog.{SCHEMA}"
 LAKE = f"{CATALOG}.{SCHEMA}"
 ADOPT = f"CALL {CATALOG}.system.adopt(schema => '{SHOP}'"
 
-pytestmark = since("4.2", "views and functions in catalogs")
+pytestmark = [pytest.mark.long, since("4.2", "views and functions in catalogs")]
 
 
 @pytest.fixture(autouse=True)

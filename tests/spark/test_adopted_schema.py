@@ -23,7 +23,7 @@ CLAIMS = f"*/{claim_path('.').removeprefix('./')}"
 SHOP = "spark_catalog.adopted_shop"
 ADOPT = f"CALL {CATALOG}.system.adopt(schema => '{SHOP}'"
 
-pytestmark = pytest.mark.usefixtures("shop")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("shop")]
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ import lockstep
 from lockstep.timeline.entry import Name
 from tests.support.sessions import CATALOG
 
+pytestmark = pytest.mark.long
+
 MADE: Mapping[str, tuple[str, ...]] = {
     "many": (
         (

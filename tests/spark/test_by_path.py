@@ -13,6 +13,8 @@ import lockstep
 from lockstep.timeline.entry import Name
 from tests.support.sampled import sampled
 
+pytestmark = pytest.mark.long
+
 
 def by_path(folder: Path | str) -> str:
     return f"spark_catalog.delta.`{folder}`"

@@ -18,6 +18,8 @@ from tests.fuzz.shrink import text
 from tests.fuzz.steps import Block
 from tests.support.sessions import new_session
 
+pytestmark = pytest.mark.long
+
 SEEDS = (101, 103)
 
 TABLE = "CREATE TABLE t0 (k BIGINT, p STRING) USING delta PARTITIONED BY (p)"

@@ -16,6 +16,8 @@ from lockstep.lake.verify import verify
 from tests.support.sessions import new_session
 from tests.support.sparks import is_before
 
+pytestmark = pytest.mark.long
+
 CHECKED = "spark.databricks.delta.retentionDurationCheck.enabled"
 
 TABLES = {

@@ -33,6 +33,8 @@ from tests.support.faulty import FaultyStorage
 from tests.support.lakes import open_catalog, remove, stage
 from tests.support.sessions import CATALOG, new_session
 
+pytestmark = pytest.mark.long
+
 T = f"{CATALOG}.default.t"
 NAME = Name(namespace=("default",), table="t")
 

@@ -14,6 +14,8 @@ from lockstep.tables.opened import OpenLake
 from tests.support.refused import refused_in
 from tests.support.sparks import is_before
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def lake(spark: Any, root: Path) -> OpenLake:

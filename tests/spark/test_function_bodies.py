@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 
 from tests.support.sparks import since
 
-pytestmark = since("4.2", "functions in catalogs")
+pytestmark = [pytest.mark.long, since("4.2", "functions in catalogs")]
 
 REFUSED = {
     "f(x INT) RETURNS INT RETURN IDENTIFIER('twice')(x)": "IDENTIFIER",

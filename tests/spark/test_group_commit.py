@@ -14,6 +14,8 @@ import lockstep
 from lockstep.lake.verify import verify
 from lockstep.timeline.files import version_in
 
+pytestmark = pytest.mark.long
+
 SESSIONS = 6
 ROUNDS = 4
 

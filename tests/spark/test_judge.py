@@ -19,7 +19,7 @@ from tests.support.sampled import sampled
 from tests.support.sessions import new_session
 
 # Slow: each program makes some dozen statements, and the lakes to begin with are made before.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.long, pytest.mark.slow]
 
 SEEDS = (303,)
 """Random programs that are run each time; `make soak-spark` runs others."""

@@ -17,6 +17,8 @@ from lockstep.tables.spark_sql import condition_in_duckdb, default_in_duckdb
 from tests.support.spark_conditions import JUDGED, NOT_JUDGED, ROW, SCHEMA, TYPES
 from tests.support.table_properties import VALUES
 
+pytestmark = pytest.mark.long
+
 ROWS: list[dict[str, Any]] = [
     ROW,
     dict.fromkeys(ROW),

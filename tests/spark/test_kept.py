@@ -22,6 +22,8 @@ from lockstep.lake.verify import verify
 from lockstep.retention import planning
 from lockstep.retention.expiring import expire_snapshots
 
+pytestmark = pytest.mark.long
+
 CHECKED = "spark.databricks.delta.retentionDurationCheck.enabled"
 
 

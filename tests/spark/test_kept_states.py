@@ -14,6 +14,8 @@ from lockstep.exports.deep import verify_deep
 from lockstep.timeline import fence
 from tests.spark.test_kept import CHECKED, age, data, folder, let_expire, rows, versions
 
+pytestmark = pytest.mark.long
+
 TAGGED = [(1, "a"), (3, "a"), (4, "b")]
 
 

@@ -9,6 +9,8 @@ from pyspark.sql import DataFrame
 
 from tests.spark.test_reads import begins, commits, is_refused
 
+pytestmark = pytest.mark.long
+
 T, OUT = "lake.default.t", "lake.default.out"
 
 

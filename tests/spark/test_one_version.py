@@ -13,6 +13,8 @@ from tests.support.both import Both
 from tests.support.interposed import Interposer, host_of
 from tests.support.sparks import since
 
+pytestmark = pytest.mark.long
+
 IN_BOTH = [
     "SELECT a.id FROM a, b WHERE a.id = b.id",
     "SELECT id FROM a WHERE id IN (TABLE b)",

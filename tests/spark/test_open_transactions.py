@@ -24,6 +24,8 @@ from tests.support.driver import Driver
 from tests.support.gate import wait_until
 from tests.support.runner import Result
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def one(connect: Callable[[], Any]) -> Any:

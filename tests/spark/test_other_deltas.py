@@ -12,6 +12,8 @@ import pytest
 
 from tests.support.other_delta import renamed
 
+pytestmark = pytest.mark.long
+
 WARNING = "is not as the one that Lockstep was made for"
 FOUND = [[0, 1, 2, 3, 4], [0, 1, 3, 4], [0, 1, 3, 4], [1, 3, 4, 7]]
 

@@ -20,6 +20,8 @@ from tests.support.hadoop import CHANGES, Caller, unknown_methods
 from tests.support.inotify import arrivals
 from tests.support.sessions import CATALOG
 
+pytestmark = pytest.mark.long
+
 T = f"{CATALOG}.default.t"
 DAY_S = 24 * 60 * 60
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
+pytestmark = pytest.mark.long
+
 T = "lake.default.t"
 FEATURES = {
     "delta.enableRowTracking": "true",

@@ -18,7 +18,7 @@ from tests.support.retention_machine import RetentionMachine, live
 from tests.support.retention_model import TABLES, Tables, rows_of
 from tests.support.sessions import new_session
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.long, pytest.mark.slow]
 
 EXAMPLES = max(5, int(os.environ.get("LOCKSTEP_SOAK_EXAMPLES", "0")) // 20)
 STEPS = 40

@@ -14,6 +14,8 @@ from lockstep.errors import InvalidError
 from tests.spark.test_recovery import newest, rows, state
 from tests.support.sparks import is_before
 
+pytestmark = pytest.mark.long
+
 
 def made(spark: Any, root: Path, *statements: str) -> int:
     """Run statements, and return which database version the last one is."""

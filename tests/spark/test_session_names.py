@@ -17,6 +17,8 @@ from tests.support.session_names import opened, refused
 from tests.support.sessions import CATALOG
 from tests.support.sparks import is_before
 
+pytestmark = pytest.mark.long
+
 SHOP = "names_shop"
 ORDERS = f"{SHOP}.orders"
 

@@ -19,6 +19,8 @@ from tests.support.session_names import opened, refused
 from tests.support.sessions import CATALOG, new_session
 from tests.support.sparks import is_before
 
+pytestmark = pytest.mark.long
+
 SHOP = "kept_shop"
 WAREHOUSE = "kept_warehouse"
 ELSEWHERE = f"{CATALOG}.elsewhere"

@@ -14,6 +14,8 @@ from tests.support.diverged import as_it_is, write_over
 from tests.support.lakes import location
 from tests.support.sessions import CATALOG
 
+pytestmark = pytest.mark.long
+
 T = f"{CATALOG}.default.t"
 PROPERTIES = ", ".join(
     f"'delta.{name}' = 'true'" for name in ("enableChangeDataFeed", "enableRowTracking", "enableDeletionVectors")

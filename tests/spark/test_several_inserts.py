@@ -13,6 +13,8 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.timeline.entry import Entry
 from tests.support.sparks import since
 
+pytestmark = pytest.mark.long
+
 ROWS = "FROM (SELECT explode(sequence(1, 3)) AS id)"
 BOTH = f"{ROWS} INSERT INTO a SELECT id INSERT INTO b SELECT id + 10 WHERE id > 1"
 

@@ -23,7 +23,7 @@ from tests.support.statement_cases import CASES
 ALL = os.environ.get("LOCKSTEP_TEST_STATEMENTS") == "all"
 
 # Each case runs its statement four times, with a table made for each.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.long, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,8 @@ from tests.support.diverged import as_it_is, write_over
 from tests.support.lakes import location
 from tests.support.sessions import ROOTS
 
+pytestmark = pytest.mark.long
+
 VECTORS = "'delta.enableDeletionVectors' = 'true'"
 INSERT = f"INSERT INTO {T} SELECT id, id % 3 AS v FROM range(100)"
 DELETE = f"DELETE FROM {T} WHERE id < 5"

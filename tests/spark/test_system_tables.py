@@ -17,6 +17,8 @@ from lockstep.errors import ConflictError, LockstepError
 from lockstep.spark.raised import lockstep_errors
 from lockstep.timeline.history import History
 
+pytestmark = pytest.mark.long
+
 NAMES = ["conflicts", "files", "history", "settings", "tables", "tags", "transactions"]
 
 

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from tests.spark.test_functions import result
 from tests.support.sparks import since
 
-pytestmark = since("4.2", "functions in catalogs")
+pytestmark = [pytest.mark.long, since("4.2", "functions in catalogs")]
 
 DEFINITIONS = """
 above(least INT DEFAULT 2) RETURNS TABLE (id INT, x STRING) COMMENT 'rows' RETURN SELECT id, x FROM t WHERE id >= least

@@ -10,6 +10,8 @@ import pytest
 
 from tests.spark.test_reads import begins, commits, is_refused
 
+pytestmark = pytest.mark.long
+
 T = "lake.default.t"
 
 MERGE = f"""

@@ -15,6 +15,8 @@ from lockstep.spark.bridge import is_open
 from lockstep.spark.raised import lockstep_errors
 from tests.support.gate import wait_until
 
+pytestmark = pytest.mark.long
+
 FEW_S = 5
 """How many seconds a statement may run here: more than a small one takes on a busy machine."""
 

@@ -25,7 +25,7 @@ from tests.support.runner import Failure, Result
 from tests.support.sessions import CATALOG, SparkConnection, new_session
 
 # Slow: nine tables are loaded, and each ACID transaction is eight statements.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.long, pytest.mark.slow]
 
 DEMO = Path(__file__).parents[2] / "sql" / "demo"
 PRICING_SUMMARY = """

@@ -20,6 +20,8 @@ from lockstep.lake.verify import verify
 from lockstep.retention.ages import Retention
 from lockstep.retention.upkeep import maintain
 
+pytestmark = pytest.mark.long
+
 T = "lake.default.t"
 
 

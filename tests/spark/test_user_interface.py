@@ -16,6 +16,8 @@ from project.render_screens import EXPLAINED
 from tests.support.sessions import INTERPRETED
 from tests.support.sparks import since
 
+pytestmark = pytest.mark.long
+
 T = "lake.default.t"
 
 

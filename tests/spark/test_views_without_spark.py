@@ -22,7 +22,7 @@ from tests.support.lakes import named
 from tests.support.sparks import since
 from tests.support.view_queries import COLUMNS, EXPRESSIONS, NO_SPARK, QUERIES
 
-pytestmark = since("4.2", "views in catalogs")
+pytestmark = [pytest.mark.long, since("4.2", "views in catalogs")]
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ import pytest
 import lockstep
 from lockstep.tables.opened import OpenLake
 
+pytestmark = pytest.mark.long
+
 INTS = {"TINYINT": 2**7, "SMALLINT": 2**15, "INT": 2**31, "BIGINT": 2**63}
 FROM_DAY, TO_DAY = dt.date(1600, 1, 1), dt.date(9999, 12, 31)
 NEW_TIME = dt.datetime.fromisoformat("2024-02-29 23:59:59.999999")

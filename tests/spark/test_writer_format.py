@@ -9,6 +9,8 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+pytestmark = pytest.mark.long
+
 PLAIN = "spark_catalog.writer_format.t"
 OURS = "lake.default.t"
 

@@ -26,6 +26,8 @@ from tests.support.proxy import Proxy
 from tests.support.s3 import Application, moto, serving
 from tests.support.signed import Keys, Signed
 
+pytestmark = pytest.mark.long
+
 FIRST = Keys("AKIAFIRST", "a secret/that+is=signed with", "the first session's token")
 SECOND = Keys("AKIASECOND", "another secret", "the second session's token")
 REGION = {"region": "us-east-1"}

@@ -30,6 +30,8 @@ from tests.support.policed_lakes import BUCKET, KEEPER, KEEPING, ROOT, WRITER, W
 from tests.support.policies import Done, Policed
 from tests.support.s3 import client, moto, serving
 
+pytestmark = pytest.mark.long
+
 DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
 HEADING = "| below the root |"
 

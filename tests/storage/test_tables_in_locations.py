@@ -45,6 +45,8 @@ from tests.support.entries import entry
 from tests.support.lakes import named
 from tests.support.s3 import Guarded, moto, serving
 
+pytestmark = pytest.mark.long
+
 SECRET = "planted/SECRET"
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
 

@@ -18,6 +18,8 @@ from tests.support.gcs import TOKEN, Gcs
 from tests.support.lakes import append, create, files
 from tests.support.s3 import KEYS, moto, serving
 
+pytestmark = pytest.mark.long
+
 KINDS = pytest.mark.parametrize("kind", ["s3", "gs"])
 
 

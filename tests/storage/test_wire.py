@@ -25,6 +25,8 @@ from tests.support.lakes import add, create, files, named, open_catalog, stage
 from tests.support.s3 import KEYS, moto, serving
 from tests.support.wire import DONE, FAULTS, Fault, Wire
 
+pytestmark = pytest.mark.long
+
 NUMBERS = count()
 
 

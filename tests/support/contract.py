@@ -20,8 +20,8 @@ CONNECTION = "con1"
 CORE = "core"
 """The tag of the files that are run with separate executor processes too."""
 
-DEEP = "deep"
-"""The tag of the files that take long, and whose rules a test beside them shows: `make test` leaves them out."""
+DEEP, LONG = "deep", "long"
+"""The tags of the files that `make test` leaves out: `make test-deep` and `make test-long` run them."""
 
 LEVELS = ("SNAPSHOT", "SERIALIZABLE")
 """What `${level}` stands for: a file that uses it is run once with each."""
@@ -88,14 +88,14 @@ class Case:
         id: the file's path below the folder, and the level if it is run with each.
         level: what `${level}` stands for, if it is in the file.
         since: the first Spark minor that the file holds for, if not for all.
-        is_deep: it takes long.
+        left_out: `DEEP` or `LONG`, if `make test` leaves it out.
     """
 
     id: str
     path: Path
     level: str = ""
     since: str = ""
-    is_deep: bool = False
+    left_out: str = ""
 
 
 def parse(text: str) -> Contract:
@@ -110,7 +110,7 @@ def parse(text: str) -> Contract:
     for start, lines in _blocks(text):
         body = list(dropwhile(lambda line: line.startswith("#"), lines))
         comments = lines[: len(lines) - len(body)]
-        tags.update(word for line in comments if (word := line.removeprefix("#").strip()) in {CORE, DEEP})
+        tags.update(word for line in comments if (word := line.removeprefix("#").strip()) in {CORE, DEEP, LONG})
         since = next((found[1] for line in comments if (found := _SINCE.match(line))), since)
         if body:
             records.append(_record(start + len(comments), body))
@@ -126,8 +126,9 @@ def find(folder: Path, *, tag: str = "") -> list[Case]:
         contract = parse(path.read_text(encoding="utf-8"))
         name = path.relative_to(folder).as_posix()
         if not tag or tag in contract.tags:
+            left_out = next((each for each in (DEEP, LONG) if each in contract.tags), "")
             found += [
-                Case("-".join(filter(None, [name, level])), path, level, contract.since, DEEP in contract.tags)
+                Case("-".join(filter(None, [name, level])), path, level, contract.since, left_out)
                 for level in contract.levels
             ]
     return found

@@ -48,6 +48,8 @@ from tests.support.histories import write
 from tests.support.lakes import add, create, named, remove, stage
 from tests.support.memory import MemoryStorage
 
+pytestmark = pytest.mark.long
+
 LARGE = "x" * 20_000
 
 

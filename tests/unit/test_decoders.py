@@ -18,6 +18,8 @@ import pytest
 
 from tests.unit.test_imports import MODULES, tree_of
 
+pytestmark = pytest.mark.long
+
 ASKED = sorted(set(MODULES) - {"lockstep.__main__"})
 
 

@@ -31,7 +31,8 @@ from tests.support.client import Client
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, create, log_file, named, open_catalog, remove, stage
 
-pytestmark = pytest.mark.behind  # what is done behind an answer is done by threads, as it is for users
+# What is done behind an answer is done by threads, as it is for users.
+pytestmark = [pytest.mark.behind, pytest.mark.long]
 
 
 @pytest.fixture(autouse=True)

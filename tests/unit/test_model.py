@@ -33,6 +33,8 @@ from tests.support.rows import Condition, Properties, Reader, Row, Where, wrong_
 from tests.support.statements import PART, TRACKING, VECTORS, Statements, insert_plainly
 from tests.support.unsynced import UnsyncedStorage
 
+pytestmark = pytest.mark.long
+
 PROCESSES = 3
 NAMES = ("a", "b", "c")
 IDS = 4

@@ -30,6 +30,8 @@ from tests.support.lakes import (
 )
 from tests.support.s3 import KEYS, moto, serving
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:

@@ -29,6 +29,8 @@ from tests.support.lakes import NEW_TABLE, add, append, create, files, large, na
 from tests.support.memory import MemoryStorage
 from tests.support.power import Cut, RecordedDisk, cuts, spark_writes
 
+pytestmark = pytest.mark.long
+
 TABLES = ("t0", "t1", "t2")
 DATA = b"rows" * 10
 

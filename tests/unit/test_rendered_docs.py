@@ -22,6 +22,8 @@ from tests.bench import conflicts, fairness
 from tests.bench.page import MARKS, section, sections, with_section
 from tests.support.markdown import blocks
 
+pytestmark = pytest.mark.long
+
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 REPOSITORY = Path(__file__).parents[2]
 PAGES = sorted(

@@ -13,6 +13,8 @@ import pytest
 
 from project import site_hooks
 
+pytestmark = pytest.mark.long
+
 REPOSITORY = Path(__file__).parents[2]
 SOURCES = ("docs", "project", "python", "sql", "tests", "mkdocs.yml", "LICENSE", *site_hooks.OUTSIDE)
 

@@ -37,6 +37,8 @@ from tests.support.markdown import blocks
 from tests.support.s3 import CONDITION, KEYS, Application, Ignoring, moto, serving
 from tests.support.valkey import Line, Server, running
 
+pytestmark = pytest.mark.long
+
 
 def test_a_lake_with_an_arbiter_commits_and_is_read_without_it(address: str, root: Path) -> None:
     catalog = opened(root, address, create=True)

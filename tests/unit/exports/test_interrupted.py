@@ -25,6 +25,8 @@ from tests.support.killed import Killed
 from tests.support.lakes import append, create, open_catalog
 from tests.support.retained import Ticking
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def catalog(store: FaultyStorage) -> TransactionalCatalog:

@@ -50,6 +50,8 @@ from tests.support.lakes import (
 )
 from tests.support.retained import AgedStorage, Ticking
 
+pytestmark = pytest.mark.long
+
 DAY = timedelta(days=1)
 AT_ONCE = Retention(age=timedelta(), last=1, grace=timedelta(), orphan_age=7 * DAY)
 OLD = [f"p{n}" for n in range(6)]

@@ -12,6 +12,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from lockstep.timeline import fence
 from tests.support.retention_machine import RetentionMachine, live
 
+pytestmark = pytest.mark.long
+
 EXAMPLES = int(os.environ.get("LOCKSTEP_SOAK_EXAMPLES", "3"))
 
 

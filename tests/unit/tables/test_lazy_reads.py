@@ -27,6 +27,8 @@ from tests.support.counting import Counting, counting
 from tests.support.exports import exporter
 from tests.unit.tables.test_table import make
 
+pytestmark = pytest.mark.long
+
 NAN, TINY = float("nan"), Decimal("0.01")
 SCHEMA = pa.schema(
     [

@@ -22,6 +22,8 @@ from lockstep.tables.transaction import LakeTransaction
 from tests.support.restored import KINDS, ROWS, last_commit, make, rows, snapshot_of, table_of, tagged, touched
 from tests.unit.tables.test_row_tracking import tracked
 
+pytestmark = pytest.mark.long
+
 MISTAKES: dict[str, Callable[[LakeTransaction], object]] = {
     "append": lambda tx: tx["t"].append({"id": [7, 8], "v": ["x", "y"]}),
     "delete": lambda tx: tx["t"].delete("id = 2"),

@@ -28,6 +28,8 @@ from tests.support.histories import create, drop, name, rename, write
 from tests.support.memory import MemoryStorage
 from tests.support.rounds import Rounds
 
+pytestmark = pytest.mark.long
+
 
 def counted(count: int) -> dict[str, int]:
     """Return the requests of what people do in a lake of so many versions, with a checkpoint every hundred."""
