@@ -66,7 +66,8 @@ def dropped_tables(timeline: Known, seen: Database | None = None) -> Iterator[Dr
     """Yield the tables that were dropped, are not there and may come back, the last one first.
 
     It reads entries until nobody asks for more. What was dropped before the first entry that is kept has expired, and
-    a table that was settled is there under another id.
+    so may have the last version of a table that was dropped by it; and a table that was settled is there under another
+    id.
 
     Args:
         seen: what is there, and after which nothing has happened: a snapshot; the newest database version by default.
@@ -78,10 +79,11 @@ def dropped_tables(timeline: Known, seen: Database | None = None) -> Iterator[Dr
 
 
 def _dropped(timeline: Known, seen: Database | None = None) -> Iterator[DroppedTable]:
-    head = timeline.head if seen is None else seen
-    since = min(timeline.head.expired.first_kept - 1, head.version)
+    head, expired = timeline.head if seen is None else seen, timeline.head.expired
+    since = min(expired.first_kept - 1, head.version)
     for table in dropped_in(timeline.newest_first(since, head.version)):
-        if head.table_by_id(table.id) is None:
+        # The version before the drop, the last that has the table, may have expired though the drop's own has not.
+        if head.table_by_id(table.id) is None and not expired.has(table.version - 1):
             yield table
 
 

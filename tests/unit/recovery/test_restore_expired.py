@@ -224,3 +224,29 @@ def test_what_a_plain_writer_did_behind_the_drop_is_refused(lake: OpenLake) -> N
     store.put(commit_path(table.location, table.version + 1), newest)
     with pytest.raises(InvalidError, match="a plain Delta writer wrote it after"):
         lake.restore("kept", tables=["t"])
+
+
+@pytest.mark.parametrize("is_tagged", [False, True])
+def test_what_is_listed_as_dropped_can_come_back(lake: OpenLake, is_tagged: bool) -> None:
+    """Of the last version before a DROP alone it can: what keeps the DROP's own version does not keep that one."""
+    write(lake, lambda t: t.append({"id": [4]}))
+    if is_tagged:
+        tag(lake.catalog, "last")
+    drop(lake)
+    dropped_by = lake.catalog.timeline.head.version
+    clock = lake.catalog.lake.clock
+    assert isinstance(clock, Ticking)
+    clock.now += timedelta(days=400)
+    write_something(lake)
+    for _ in range(2):
+        maintain(lake.catalog.lake, replace(Retention.of({"retention-versions": "2"}), age=timedelta(days=1)))
+        clock.now += timedelta(days=1)
+    assert lake.catalog.timeline.head.expired.first_kept == dropped_by
+    if is_tagged:
+        [listed] = lake.dropped()
+        assert lake.undrop("t") == lake.catalog.timeline.head.version
+        assert (listed.version, ids(lake)) == (dropped_by, [1, 2, 3, 4])
+    else:
+        assert lake.dropped() == []
+        with pytest.raises(UndefinedError, match="no dropped table default"):
+            lake.undrop("t")
