@@ -148,9 +148,8 @@ private[spark] object RowChanges {
         throw invalid(s"${End}Version and ${End}Time need a $Start… to begin at")
       case None => None
       case Some(start) =>
-        options.keys.find(Deltas.contains).foreach(other =>
-          throw invalid(
-            s"the options $other and $Start… exclude each other: versions of the table, and of the database"))
+        options.keys.find(Others.contains).foreach(other =>
+          throw invalid(s"the options $other and $Start… exclude each other: they say different versions"))
         val end = bound(End, "ending")
         if (end.exists(_.version.isDefined != start.version.isDefined))
           throw invalid("a range is between two versions, or between two times")
@@ -165,8 +164,16 @@ private[spark] object RowChanges {
     }
   }
 
-  private val Deltas =
-    Set("startingversion", "endingversion", "startingtimestamp", "endingtimestamp", "versionasof", "timestampasof")
+  /** Options that say versions in other ways: ranges of the table's, and one version, of the table or of the database. */
+  private val Others = Set(
+    "startingversion",
+    "endingversion",
+    "startingtimestamp",
+    "endingtimestamp",
+    "versionasof",
+    "timestampasof",
+    "systemversionasof",
+    "systemtimeasof")
 
   private def mode(text: String): Told = text.toLowerCase(java.util.Locale.ROOT) match {
     case "none" => Raw
