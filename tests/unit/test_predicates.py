@@ -280,6 +280,39 @@ JUDGED = {
         False,
     ),
     "timestamp-stats-without-offset": ("(c > TIMESTAMP '2025-01-01 00:00:00')", WALLS, True),
+    # times before clocks had whole hours: Spark leaves the seconds of an offset out
+    "timestamp-of-local-mean-time": (
+        "(c = TIMESTAMP '1889-12-31 23:06:32')",  # midnight in Berlin, +00:53:28
+        statistics("1890-01-01T00:00:00.000+00:53", "1890-01-01T00:00:00.000+00:53"),
+        True,
+    ),
+    "timestamp-of-local-mean-time-in-the-west": (
+        "(c = TIMESTAMP '1972-01-01 00:44:30')",  # midnight in Monrovia, -00:44:30
+        statistics("1972-01-01T00:00:00.000-00:44", "1972-01-01T00:00:00.000-00:44"),
+        True,
+    ),
+    "timestamp-a-minute-beside-local-mean-time": (
+        "(c = TIMESTAMP '1972-01-01 00:46:01')",
+        statistics("1972-01-01T00:00:00.000-00:44", "1972-01-01T00:00:00.000-00:44"),
+        False,
+    ),
+    "timestamp-of-the-first-year": (
+        "(c = TIMESTAMP '0001-01-01 00:00:00')",
+        statistics("0001-01-01T00:00:00.000+00:53", "0001-01-01T00:00:00.000+00:53"),
+        True,
+    ),
+    "date-that-the-old-calendar-leaves-out": ("(c = DATE '1582-10-05')", statistics("1582-10-15", "1582-10-15"), True),
+    "date-before-those": ("(c = DATE '1582-10-04')", statistics("1582-10-15", "1582-10-15"), False),
+    "timestamp-of-the-old-formatter": (  # of java.util, which before 1900 knows no local mean time
+        "(c = TIMESTAMP '1850-01-01 07:52:58')",
+        statistics("1850-01-01T00:00:00.000-08:00", "1850-01-01T00:00:00.000-08:00"),
+        True,
+    ),
+    "timestamp-a-month-beside-the-old-formatter": (
+        "(c = TIMESTAMP '1850-02-01 00:00:00')",
+        statistics("1850-01-01T00:00:00.000-08:00", "1850-01-01T00:00:00.000-08:00"),
+        False,
+    ),
     "timestamp-cast-of-text-is-unknown": ("(c > CAST('2025-01-01 00:00:00' AS TIMESTAMP))", INSTANTS, True),
     "timestamp-try-cast-is-unknown": ("(c > try_cast('2025-01-01 00:00:00' AS TIMESTAMP))", INSTANTS, True),
     "timestamp-function-is-unknown": ("(c > timestamp('2025-01-01 00:00:00'))", INSTANTS, True),
@@ -362,6 +395,19 @@ JUDGED = {
     "partition-nan": ("(c = 1.0D)", partition("NaN"), True),
     "partition-binary-is-unknown": ("(c = X'1F')", partition("a"), True),
     "partition-that-is-no-number": ("(c = 5)", partition("abc"), True),
+    # decimals without a fraction, as delta-rs writes their bounds: through a double, and no further than 64 bits go
+    "integer-through-a-double": (
+        "(c = 1234567890123456789BD)",
+        raw("1234567890123456768", "1234567890123456768"),
+        True,
+    ),
+    "integer-below-a-double": ("(c = -1234567890123456789BD)", raw("-1234567890123456768", "1"), True),
+    "integer-well-above-a-double": ("(c = 1234567890123499999BD)", raw("1", "1234567890123456768"), False),
+    "integer-above-64-bits": ("(c = 12345678901234567890BD)", raw("5", "9223372036854775807"), True),
+    "integer-beside-those-cut-to-64-bits": ("(c = 9223372036854775809BD)", raw("5", "9223372036854775808"), False),
+    "integer-below-64-bits": ("(c = -12345678901234567890BD)", raw("-9223372036854775808", "5"), True),
+    "integer-on-the-other-side": ("(c = 4)", raw("5", "9223372036854775807"), False),
+    "integer-that-a-double-holds": ("(c = 9007199254740993)", raw("1", "9007199254740992"), False),
     # columns
     "quoted": ("(`my col` = 1)", FileValues({"my col": "2"}, None), False),
     "quoted-dot": ("(`a.b` = 1)", FileValues({"a.b": "2"}, None), False),
@@ -375,6 +421,9 @@ JUDGED = {
     "nested-null": ("(s.f IS NULL)", FileValues({}, '{"numRecords": 2, "nullCount": {"s": {"f": 0}}}'), False),
     "nested-beside-a-partition-column": ("(c.f = 1)", partition("2"), True),
     "struct-itself": ("(s IS NULL)", FileValues({}, '{"numRecords": 2, "nullCount": {"s": {"f": 0}}}'), True),
+    # a column that is called as an operator is, and so stands without backquotes
+    "not-as-a-column": ("((not AND (c = 15)) OR (d = 1))", FileValues({"c": "15", "d": "2"}, None), True),
+    "not-as-a-column-with-is": ("(not IS NOT NULL)", FileValues({"IS": "1"}, None), True),
     "two-columns": ("(c = d)", TENS, True),
     "column-in-an-expression": ("((c + 1) = 5)", TENS, True),
     "column-below-a-minus": ("((- c) = 5)", TENS, True),

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from lockstep.delta.pruning.file_bounds import FileValues
+from lockstep.delta.pruning.file_bounds import FileValues, stands_for_more
 
 MAX_COVERS = 16
 """Of one commit; files of more partitions are covered together, whatever their partitions."""
@@ -87,7 +87,7 @@ def _bounds(stats: _Stats, column: str) -> tuple[Any, Any] | None:
 def _comparable(bounds: Sequence[tuple[Any, Any]]) -> bool:
     """Tell whether bounds may be compared with one another as they stand, and none contradicts itself."""
     values = [value for pair in bounds for value in pair]
-    integers = all(type(value) is int for value in values)
+    integers = all(type(value) is int and not stands_for_more(value) for value in values)
     texts = all(type(value) is str and _FIXED_FORM.fullmatch(value) for value in values)
     one_form = integers or (texts and len({len(value) for value in values}) == 1)
     return bool(values) and one_form and all(least <= greatest for least, greatest in bounds)

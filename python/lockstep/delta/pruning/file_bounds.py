@@ -10,8 +10,11 @@ it that a file has no such row must be right:
 - No count, no bound, no column in the statistics: nothing is known. A column that came later has a default.
 - Floating-point bounds say nothing of NaN (some writers leave it out), and a float widened to a double keeps the bounds
   that were written as the shortest text of the float.
-- Decimal bounds may have gone through a double, as some writers have it.
-- Timestamps are cut to milliseconds.
+- Decimal bounds may have gone through a double, as some writers have it. delta-rs writes those without a fraction as
+  integers of 64 bits: the greatest and the least of these stand for all that is beyond them (`stands_for_more`).
+- Timestamps are cut to milliseconds. Of offsets from UTC Spark leaves the seconds out, which those of local mean time
+  had, the last until 1972. With `spark.sql.legacy.timeParserPolicy=LEGACY` it writes the offsets that java.util has for
+  the time before 1900, up to a day others, and the days that the old calendar leaves out as the day after them.
 - A partition value that is a timestamp without `Z` is in the time zone of an unknown writer.
 
 Whether a file may hold a row that satisfies a condition is decided from this in `lockstep.delta.pruning.predicates`.
@@ -157,8 +160,18 @@ _DECIMAL_SLACK = Decimal("1e-15")
 _GREATEST_EXPONENT = 400
 _CUT_UNITS = 32
 """UTF-16 units to which Delta cuts a string (its default)."""
+_EXACT = 2**53
+"""No integer up to here is changed by a double."""
+_GREATEST_INTEGER = 2**63 - 1
+_LEAST_INTEGER = -(2**63)
 _MILLISECOND = 1000
 """In microseconds."""
+_MINUTE = 60_000 * _MILLISECOND
+_LEFT_OUT_DAYS = 10
+_FIRST_NEW_DAY = date(1582, 10, 15).toordinal()
+_OLD_CALENDAR = (_LEFT_OUT_DAYS + 2) * 24 * 60 * _MINUTE
+_WHOLE_MINUTES_SINCE = (date(1973, 1, 1) - date(1970, 1, 1)) // timedelta(microseconds=1)
+_SAME_OFFSETS_SINCE = (date(1901, 1, 1) - date(1970, 1, 1)) // timedelta(microseconds=1)
 
 
 def _floats(low: Any, high: Any) -> _Bounds:
@@ -184,13 +197,21 @@ def _float_slack(value: float) -> float:
 
 
 def _numbers(low: Any, high: Any) -> _Bounds:
-    least, greatest = _number(low, -_DECIMAL_SLACK), _number(high, _DECIMAL_SLACK)
+    least = None if low == _LEAST_INTEGER else _number(low, -_DECIMAL_SLACK)
+    greatest = None if high == _GREATEST_INTEGER else _number(high, _DECIMAL_SLACK)
     return None if least is None else (least, False), None if greatest is None else (greatest, True)
+
+
+def stands_for_more(value: Any) -> bool:
+    """Tell whether a bound may have been cut to 64 bits, so that it says nothing of what is beyond it."""
+    return type(value) is int and value in (_LEAST_INTEGER, _GREATEST_INTEGER)
 
 
 def _number(value: Any, slack: Decimal) -> int | Decimal | None:
     if type(value) is int:
-        return value
+        if not _EXACT < abs(value) <= _GREATEST_INTEGER:
+            return value
+        value = Decimal(value)
     if type(value) is not Decimal or abs(value.adjusted()) > _GREATEST_EXPONENT:
         return None
     return value + abs(value) * slack
@@ -220,6 +241,8 @@ def _greatest_string(high: str) -> Cut | None:
 
 def _dates(low: Any, high: Any) -> _Bounds:
     first, last = read_date(low), read_date(high)
+    if first is not None and 0 <= _FIRST_NEW_DAY - first <= _LEFT_OUT_DAYS:
+        first = _FIRST_NEW_DAY - _LEFT_OUT_DAYS
     return None if first is None else (first, False), None if last is None else (last, True)
 
 
@@ -234,9 +257,16 @@ def _timestamps_ntz(low: Any, high: Any) -> _Bounds:
 def _instants(low: Any, high: Any, *, zoned: bool) -> _Bounds:
     first, last = read_timestamp(low, zoned=zoned), read_timestamp(high, zoned=zoned)
     return (
-        None if first is None else (first - _MILLISECOND, False),
-        None if last is None else (last + _MILLISECOND, True),
+        None if first is None else (first - _instant_slack(first, zoned=zoned), False),
+        None if last is None else (last + _instant_slack(last, zoned=zoned), True),
     )
+
+
+def _instant_slack(moment: int, *, zoned: bool) -> int:
+    """Return how far from its text a timestamp may be, in microseconds; the two years have some months to spare."""
+    if not zoned or moment >= _WHOLE_MINUTES_SINCE:
+        return _MILLISECOND
+    return _MINUTE if moment >= _SAME_OFFSETS_SINCE else _OLD_CALENDAR
 
 
 _BOUNDS: Mapping[Kind, Callable[[Any, Any], _Bounds]] = {

@@ -114,6 +114,8 @@ def may_both_match(one: str, other: str) -> bool:
 
 _OTHER_ESCAPE = re.compile(r"(?s)(?:[^\\]|\\[\\'])*+\\")
 """A backslash before anything but itself or a quote: Catalyst escapes nothing else, and readings of others differ."""
+_NOT_A_COLUMN = re.compile(r"(?i)\bnot\s+(?:and|or|is|in|like)\b")
+"""What a column called `not` comes to, which Catalyst does not quote: it reads as NOT of what follows."""
 
 
 def _compiled(predicate: str) -> Condition:
@@ -122,7 +124,7 @@ def _compiled(predicate: str) -> Condition:
 
 @remembered(_KEPT_BYTES, _FACTOR)
 def _parsed(predicate: str) -> Condition:
-    if _OTHER_ESCAPE.match(predicate):
+    if _OTHER_ESCAPE.match(predicate) or _NOT_A_COLUMN.search(predicate):
         return UNKNOWN
     from sqlglot import exp, parse_one
 
