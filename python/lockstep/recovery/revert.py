@@ -154,10 +154,11 @@ def overtaken(entry: Entry, other: Culprit, table: str, versions: Sequence[int])
         versions: of the table, where the entry's own commits are.
     """
     return InvalidError(
-        f"database version {entry.version} cannot be reverted: a plain Delta writer changed table {table}, which version "
-        f"{other.version} (transaction {other.transaction}) takes in, and in the table's log that stands before what "
-        f"version {entry.version} did, at version {versions[0]}: the table would lose both. Take back by DELETE, UPDATE "
-        f"or INSERT what is wrong, or restore the whole with RESTORE DATABASE … TO VERSION {entry.version - 1}"
+        f"database version {entry.version} cannot be reverted: a plain Delta writer changed table {table}, which "
+        f"version {other.version} (transaction {other.transaction}) takes in, and in the table's log that stands "
+        f"before what version {entry.version} did, at version {versions[0]}: the table would lose both. Take back by "
+        f"DELETE, UPDATE or INSERT what is wrong, or restore the whole with RESTORE DATABASE … TO VERSION "
+        f"{entry.version - 1}"
     )
 
 
