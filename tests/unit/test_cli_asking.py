@@ -207,7 +207,7 @@ def test_a_table_that_is_another_one_by_now_is_not_released(root: Path, monkeypa
     monkeypatch.setattr(arguments, "can_ask", asked)
     done = lockstep("release", root, "sales.orders", answer="y\n")
     assert (done.exit_code, "is another table by now" in done.stderr) == (1, True), done.output
-    assert catalog(root).database().tables[ORDERS]
+    assert ORDERS in catalog(root).database().tables
     monkeypatch.setattr(arguments, "can_ask", lambda: True)
     done = lockstep("release", root, "sales.orders", answer="y\n")
     assert (done.exit_code, ORDERS in catalog(root).database().tables) == (0, False), done.output

@@ -431,7 +431,7 @@ def test_a_version_is_found_by_its_transaction_from_the_newest_on(
     assert whole(scope, "history", "version", filters=filters + other) == []
 
 
-@pytest.mark.parametrize("looked_at", [1, 2, history.MOST_LOOKED_AT])
+@pytest.mark.parametrize("looked_at", [1, 2, query.MOST_LOOKED_AT])
 @pytest.mark.parametrize("table", ["history", "transactions"])
 def test_the_first_of_some_transactions_by_their_ids_is_the_first(
     long_lake: tuple[FaultyStorage, Scope], monkeypatch: pytest.MonkeyPatch, table: str, looked_at: int
