@@ -15,7 +15,7 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.cli import arguments
 from lockstep.commit.records import keep_ended, open_transactions, record_of, write
 from tests.support.commands import ORDERS, lockstep, make_orders, read
-from tests.support.lakes import add, stage
+from tests.support.lakes import add, create, stage
 
 
 @pytest.fixture
@@ -195,6 +195,43 @@ def test_a_tag_that_names_another_version_by_now_stays(root: Path, monkeypatch: 
     done = lockstep("untag", root, "eod", answer="y\n")
     assert (done.exit_code, "40001" in done.stderr) == (1, True), done.output
     assert [(tag["name"], tag["version"]) for tag in read("tags", root)] == [("eod", 1)]
+
+
+def test_a_table_that_is_another_one_by_now_is_not_released(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked() -> bool:
+        opened = catalog(root)
+        opened.run(lambda tx: tx.changing().drop_table(ORDERS))
+        create(opened, "sales.orders")
+        return True
+
+    monkeypatch.setattr(arguments, "can_ask", asked)
+    done = lockstep("release", root, "sales.orders", answer="y\n")
+    assert (done.exit_code, "is another table by now" in done.stderr) == (1, True), done.output
+    assert ORDERS in catalog(root).database().tables
+    monkeypatch.setattr(arguments, "can_ask", lambda: True)
+    done = lockstep("release", root, "sales.orders", answer="y\n")
+    assert (done.exit_code, ORDERS in catalog(root).database().tables) == (0, False), done.output
+
+
+def test_a_clone_that_was_changed_while_somebody_was_asked_is_not_promoted(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloned(root)
+    clone = root.parent / "clone"
+    catalog(clone).run(lambda tx: tx.changing().create_namespace(("first",), {}))
+
+    def asked() -> bool:
+        catalog(clone).run(lambda tx: tx.changing().create_namespace(("second",), {}))
+        return True
+
+    monkeypatch.setattr(arguments, "can_ask", asked)
+    done = lockstep("promote", clone, answer="y\n")
+    assert (done.exit_code, "was changed since you were asked" in done.stderr) == (1, True), done.output
+    assert ("first",) not in catalog(root).database().namespaces
+    monkeypatch.setattr(arguments, "can_ask", lambda: True)
+    done = lockstep("promote", clone, answer="y\n")
+    assert done.exit_code == 0, done.output
+    assert {("first",), ("second",)} <= {*catalog(root).database().namespaces}
 
 
 def test_a_person_at_a_terminal_says_no(root: Path) -> None:

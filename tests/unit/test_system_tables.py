@@ -431,6 +431,26 @@ def test_a_version_is_found_by_its_transaction_from_the_newest_on(
     assert whole(scope, "history", "version", filters=filters + other) == []
 
 
+@pytest.mark.parametrize("looked_at", [1, 2, query.MOST_LOOKED_AT])
+@pytest.mark.parametrize("table", ["history", "transactions"])
+def test_the_first_of_some_transactions_by_their_ids_is_the_first(
+    long_lake: tuple[FaultyStorage, Scope], monkeypatch: pytest.MonkeyPatch, table: str, looked_at: int
+) -> None:
+    """As Spark asks for them with ORDER BY version LIMIT."""
+    monkeypatch.setattr(history, "MOST_LOOKED_AT", looked_at)
+    _, scope = long_lake
+    number = "version" if table == "history" else "database_version"
+    ids = [f"txn-{version}" for version in (LONG - 1, LONG - 4, LONG - 7)]
+    filters = [asked("transaction_id", "in", values=ids), asked(number, ">", LONG - 10)]
+
+    def ask(**more: Any) -> list[int]:
+        return [version for [version] in whole(scope, table, number, filters=filters, **more)]
+
+    assert [ask(limit=limit) for limit in (0, 1, 2)] == [[], [LONG - 7], [LONG - 7, LONG - 4]]
+    assert [sorted(ask(limit=limit)) for limit in (3, 4, None)] == [[LONG - 7, LONG - 4, LONG - 1]] * 3
+    assert [ask(limit=limit, descending=True) for limit in (1, 2)] == [[LONG - 1], [LONG - 1, LONG - 4]]
+
+
 def test_a_namespace_is_listed_without_the_others(
     catalog: TransactionalCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,17 +80,19 @@ def release(root: str, tables: tuple[str, ...], *, dry_run: bool, yes: bool, as_
     from lockstep.adoption.adopt import Found
     from lockstep.adoption.release import release as let_go
     from lockstep.catalog import TransactionalCatalog
+    from lockstep.errors import InvalidError
     from lockstep.timeline.entry import Table
 
     catalog, names = TransactionalCatalog.open(root, application="lockstep"), [name_of(table) for table in tables]
-    text = f"lockstep release {' '.join(tables)}"
+    text, asked_about = f"lockstep release {' '.join(tables)}", list[str]()
 
     def given(gone: list[Table]) -> list[Found]:
         return [Found(each.name, each.location, each.version) for each in gone]
 
     if not yes or dry_run:  # else it is looked at while they are given back
         with begun(catalog, text, dry_run=True) as tx:
-            found = given(let_go(catalog.lake, tx, names))
+            looked_at = let_go(catalog.lake, tx, names)
+        found, asked_about = given(looked_at), [each.id for each in looked_at]
         if dry_run and as_json:
             _print(found, None, as_json=True)
         elif not as_json:
@@ -102,6 +104,11 @@ def release(root: str, tables: tuple[str, ...], *, dry_run: bool, yes: bool, as_
 
     def give_back(tx: Transaction) -> None:
         gone[:] = let_go(catalog.lake, tx, names)
+        other = next((each for each, id_ in zip(gone, asked_about, strict=False) if each.id != id_), None)
+        if other is not None:
+            raise InvalidError(
+                f"{other.name} is another table by now, at {other.location}: nothing was released. Run the same again"
+            )
 
     made = catalog.run(give_back, text).version
     _print(given(gone), made, as_json=as_json)

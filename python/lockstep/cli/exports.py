@@ -85,14 +85,17 @@ def promote(root: str, *, dry_run: bool, yes: bool, as_json: bool) -> None:
     options, locations = settings_beside(storage, source, None, "the lake that it was made of, ")
     origin = TransactionalCatalog.open(source, options=options, locations=locations, application="lockstep")
 
+    shown: int | None = None
+
     def work(progress: Progress, *, dry_run: bool) -> Promoted:
         promoter = Promoter(*(clone.lake, origin.lake), author=origin.author, application="lockstep", progress=progress)
-        promoter.statement = "lockstep promote"
+        promoter.statement, promoter.asked_about = "lockstep promote", shown
         return promoter.run(dry_run=dry_run)
 
     if dry_run or not yes:
         with _progress() as progress:
             planned = work(progress, dry_run=True)
+        shown = planned.clone_version
         if dry_run or not as_json:
             _print_promoted(planned, as_json=as_json)
     if goes_on("promoted", yes=yes, dry_run=dry_run, as_json=as_json):

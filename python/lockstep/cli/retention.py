@@ -15,6 +15,7 @@ import click
 
 from lockstep.cli.arguments import dry_run_option, goes_on, json_option, root_argument, yes_option
 from lockstep.cli.printing import print_json, print_table
+from lockstep.errors import InvalidError
 from lockstep.settings import DELETION_GRACE, ORPHAN_AGE, RETENTION_AGE, RETENTION_VERSIONS, Setting
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def retention(root: str, *, dry_run: bool, yes: bool, as_json: bool, **said: str
     if not settings:
         pass  # nothing is asked for but a look
     elif goes_on("changed", yes=yes or not lowers, dry_run=dry_run, as_json=as_json):
+        if not yes:
+            _refuse_unshown(found, look(catalog.lake.storage, settings))
         words = [f"--{OPTIONS[name]} {shlex.quote(value)}" for name, value in settings.items()]
         statement = f"lockstep retention {' '.join(words)}"
         set_floor(catalog.lake, settings, author=catalog.author, statement=statement)
@@ -61,6 +64,20 @@ def retention(root: str, *, dry_run: bool, yes: bool, as_json: bool, **said: str
         print_json([asdict(each) for each in found])
     else:
         _say(found)
+
+
+def _refuse_unshown(shown: list[Change], found: list[Change]) -> None:
+    """Raise InvalidError if something would become less that somebody has raised since it was looked at.
+
+    Args:
+        shown: what was looked at before anybody was asked, in the same order.
+    """
+    for before, now in zip(shown, found, strict=True):
+        if now.is_lower and now.value != before.value:
+            raise InvalidError(
+                f"{now.author or 'somebody'} has just said {now.name} {now.value} ({now.statement}), which was "
+                f"{before.value} when this looked: nothing was changed. Run the same again if it is to be {now.wanted}"
+            )
 
 
 def _say(found: list[Change], *, is_plan: bool = False) -> None:

@@ -109,6 +109,8 @@ class Promoter:
         case_sensitive: whether names that differ in case alone are two in the origin.
         backoff: how often COMMIT is tried while others win the race.
         progress: who is told how far it is.
+        asked_about: the clone's version that a person was shown, if one was: what was changed since is not promoted
+            unseen.
         checkpoints: after `run`, which versions of the origin's tables Delta would write checkpoints of; without Spark
             nobody does.
     """
@@ -122,6 +124,7 @@ class Promoter:
     case_sensitive: bool = False
     backoff: Backoff = RACE
     progress: Progress = no_progress
+    asked_about: int | None = None
     checkpoints: tuple[DueCheckpoint, ...] = ()
     _workers: Workers = field(default_factory=lambda: Workers(AT_ONCE, "lockstep-promote"))
 
@@ -132,7 +135,8 @@ class Promoter:
             dry_run: whether to see whether it can be, and write nothing.
 
         Raises:
-            InvalidError: the lake is no clone; it, or another copy of it, was promoted before, and changed since.
+            InvalidError: the lake is no clone; it, or another copy of it, was promoted before, and changed since; or it
+                was changed since somebody was asked.
             UnsupportedError: something of it cannot be promoted; the message says what.
             UndefinedError (42704): the origin keeps nothing for this clone any more.
             StaleCloneError: the origin has changed since what the clone changed or read; nothing was committed.
@@ -157,6 +161,7 @@ class Promoter:
         clone = self.clone.caught_up(lambda head: head.tables.values())
         if (done := self._done_before(record, clone)) is not None:
             return done
+        self._check_as_shown(clone)
         plan = self._plan(record, clone, self.origin.timeline.at(record.database_version))
         if not plan.tx.staged and not plan.tx.changes_names():
             return plan.result(is_done=not dry_run)
@@ -197,6 +202,19 @@ class Promoter:
                 f"{record.source} has no record of the clone {self.clone.storage.url} (export {record.id}): it was "
                 "dropped, or the lake is another one. What the clone began with may be gone, so it cannot be promoted",
                 sqlstate=NO_EXPORT,
+            )
+
+    def _check_as_shown(self, clone: Database) -> None:
+        """Raise if the clone was changed since a person was shown what of it is to be promoted.
+
+        Raises:
+            InvalidError: it was.
+        """
+        shown = clone.version if self.asked_about is None else self.asked_about
+        if any(map(_changes_something, self.clone.timeline.scan(shown, clone.version))):
+            raise InvalidError(
+                f"{self.clone.storage.url} was changed since you were asked about its database version {shown}: it is "
+                f"at {clone.version} by now. Nothing was promoted. Run the same again, and look at what it says"
             )
 
     def _done_before(self, record: ExportRecord, clone: Database) -> Promoted | None:

@@ -23,13 +23,14 @@ from lockstep.recovery.revert import (
     Thing,
     has_read,
     is_as_left,
+    overtaken,
     refused,
     things_of,
     why_in_the_way,
     why_no_append,
 )
 from lockstep.timeline.database import Database
-from lockstep.timeline.entry import Entry, TableWrite
+from lockstep.timeline.entry import NEW, Entry, TableWrite
 from lockstep.transactions.names import Names
 
 AT_ONCE = 64
@@ -80,6 +81,7 @@ class Later:
         """
         mine = things_of(self.entry)
         for other in entries:
+            self._refuse_overtaken(other)
             for thing in sorted((mine & things_of(other)) - self._as_left, key=repr):
                 why = why_in_the_way(self.entry, other, thing, beside=self.beside)
                 if why is not None:
@@ -90,6 +92,21 @@ class Later:
             if len(self._unread) >= AT_ONCE:
                 self._read()
         self._read()
+
+    def _refuse_overtaken(self, other: Entry) -> None:
+        """Refuse if a later entry says that others' commits came between what a table was before the entry and its own.
+
+        Raises:
+            InvalidError: it does. That the table is as the entry left it is no help: it left it with those.
+            UnavailableError, CorruptTimelineError: the timeline cannot be read.
+        """
+        timeline, mine = self.lake.timeline, self.entry.version
+        for id_ in sorted(move.id for move in other.moved if move.entry == mine):
+            old, versions = timeline.at(mine - 1).table_by_id(id_), timeline.placements[id_, mine]
+            first = NEW + 1 if old is None else old.version + 1
+            if versions != tuple(range(first, first + len(versions))):
+                [write] = [write for write in self.entry.writes if write.id == id_]
+                raise overtaken(self.entry, Culprit.of(other), str(write.name), versions)
 
     def _appends(self, other: Entry, thing: Thing) -> None:
         """Judge what a later entry wrote to a table by its commits, of which those that it does not hold are noted."""

@@ -144,6 +144,24 @@ def refused(
     )
 
 
+def overtaken(entry: Entry, other: Culprit, table: str, versions: Sequence[int]) -> InvalidError:
+    """Return that an entry cannot be taken back since a plain writer's commits stand before it in a table's log.
+
+    Its commits were ratified first. What the table was before the entry, it was without them.
+
+    Args:
+        other: the entry that takes them in.
+        versions: of the table, where the entry's own commits are.
+    """
+    return InvalidError(
+        f"database version {entry.version} cannot be reverted: a plain Delta writer changed table {table}, which "
+        f"version {other.version} (transaction {other.transaction}) takes in, and in the table's log that stands "
+        f"before what version {entry.version} did, at version {versions[0]}: the table would lose both. Take back by "
+        f"DELETE, UPDATE or INSERT what is wrong, or restore the whole with RESTORE DATABASE … TO VERSION "
+        f"{entry.version - 1}"
+    )
+
+
 def has_read(other: Entry, id: str, version: int) -> bool:
     """Tell whether an entry read rows of a table, as it was at this version or later; an external one never says."""
     return any(read.id == id and read.predicates != [] and read.version >= version for read in other.reads)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -36,14 +36,18 @@ def through(scope: Scope, query: Query, window: Window, row_of: Callable[[Entry]
     """Return the next batch of rows that entries give, one each at most.
 
     Who asks for transactions by their ids is answered from the newest version on, up to the last one of them: there is
-    no index of ids, and nobody has one twice.
+    no index of ids, and nobody has one twice. So it is where all of them are wanted; who wants fewer, and the first
+    ones, is answered in that order. A cursor below 0 is one of those who were turned round.
     """
     ids = wanted(query.filters, "transaction_id")
+    is_turned = ids is not None and not query.descending and _takes_all(query, ids)
     if ids is not None:
-        query = replace(query, descending=True, limit=min(len(ids), len(ids) if query.limit is None else query.limit))
+        limit = len(ids) if query.limit is None else min(len(ids), query.limit)
+        query = replace(query, descending=query.descending or is_turned, limit=limit)
     first, last = window.first, window.last
     if query.cursor is not None:
-        first, last = (first, query.cursor) if query.descending else (query.cursor, last)
+        cursor = ~query.cursor if is_turned else query.cursor
+        first, last = (first, cursor) if query.descending else (cursor, last)
     rows: list[Any] = []
     if query.most == 0:
         return Batch(rows)
@@ -56,8 +60,19 @@ def through(scope: Scope, query: Query, window: Window, row_of: Callable[[Entry]
         if len(rows) == query.most or looked_at == MOST_LOOKED_AT or ids == set():
             is_enough = ids == set() or (query.limit is not None and len(rows) >= query.limit)
             is_last = entry.version == (first if query.descending else last)
-            return Batch(rows, None if is_enough or is_last else entry.version + (-1 if query.descending else 1))
+            following = entry.version + (-1 if query.descending else 1)
+            return Batch(rows, None if is_enough or is_last else ~following if is_turned else following)
     return Batch(rows)
+
+
+def _takes_all(query: Query, ids: Collection[str]) -> bool:
+    """Tell whether the limit is no less than the transactions that are asked for; a batch has what its first one had.
+
+    Of what is left of the limit in a later batch nothing follows.
+    """
+    if query.cursor is not None:
+        return query.cursor < 0
+    return query.limit is None or query.limit >= len(ids)
 
 
 def changed(entry: Entry) -> dict[str, Any]:

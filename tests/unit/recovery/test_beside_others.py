@@ -137,6 +137,37 @@ def test_revert_of_what_was_moved_is_refused(store: FaultyStorage) -> None:
         revert(catalog.lake, catalog.begin(), version)
 
 
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("later", [(), ("x",)], ids=["nothing later", "an append later"])
+def test_revert_of_what_a_plain_writer_came_before_does_not_take_that_back_too(
+    store: FaultyStorage, later: tuple[str, ...], *, beside: bool
+) -> None:
+    """The table's log has his commit between what was there before and ours, which was ratified first."""
+    catalog = open_catalog(store)
+    create(catalog, "a", files=["p"])
+    store.interrupt("put_if_absent", lambda: foreign(catalog, "a", 1, add("f")), path=log_file(catalog, "a", 1))
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("ours"))
+    version = catalog.commit(tx).version
+    for path in later:
+        append(catalog, "a", path)
+    assert files(catalog, "a") == {"p", "f", "ours", *later}
+    with pytest.raises(InvalidError, match=r"a plain Delta writer changed table default\.a, .* lose both"):
+        revert(catalog.lake, catalog.begin(), version, beside=beside)
+
+
+def test_what_comes_behind_a_commit_that_was_moved_is_reverted(store: FaultyStorage) -> None:
+    """A plain writer came before both; what the table was between the two it was with what he did."""
+    catalog = open_catalog(store)
+    create(catalog, "a", files=["p"])
+    store.interrupt("put_if_absent", lambda: foreign(catalog, "a", 1, add("f")), path=log_file(catalog, "a", 1))
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("ours"))
+    catalog.commit(tx)
+    version = append(catalog, "a", "x")
+    assert revert(catalog.lake, catalog.begin(), version) == [TableRestore(named("a"), 2)]
+
+
 # --- what the transaction itself did ----------------------------------------------------------------------------------
 
 

@@ -429,6 +429,24 @@ def test_the_command_asks_before_it_lowers(place: Path, monkeypatch: pytest.Monk
     assert kept(open_storage(str(place))) == {"retention-age": "7d", "deletion-grace": "1h"}
 
 
+def test_what_is_raised_while_the_command_asks_is_not_lowered_by_the_answer(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lockstep("retention", place, "--age", "60d").exit_code == 0
+
+    def asked() -> bool:
+        assert lockstep("retention", place, "--age", "365d").exit_code == 0
+        return True
+
+    monkeypatch.setattr(arguments, "can_ask", asked)
+    done = lockstep("retention", place, "--age", "30d", answer="y\n")
+    assert (done.exit_code, "retention-age 365d" in done.stderr) == (1, True), done.output
+    assert "retention-age would become 30d instead of 60d" in done.stdout
+    assert kept(open_storage(str(place)))["retention-age"] == "365d"
+    monkeypatch.setattr(arguments, "can_ask", lambda: True)
+    assert lockstep("retention", place, "--age", "30d", answer="y\n").exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("option", "value"), [("--age", "soon"), ("--versions", "0"), ("--orphan-age", "5min"), ("--grace", "-1d")]
 )
