@@ -28,6 +28,8 @@ from tests.beside.writer import TABLES
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, location, open_catalog, remove, stage
 
+pytestmark = pytest.mark.long
+
 ALL = (*SHARED, *TRACKED)
 
 

@@ -29,7 +29,7 @@ FEW = ("conflict_lost_update", "isolation_both_ways", "not_a_delta_table", "time
 """Run always: two of what transactions are for, and two that show that a Hive session's statements are looked at."""
 
 # Slow: a server with two ports to start, which all tests here share.
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 
 def cases() -> list[Any]:

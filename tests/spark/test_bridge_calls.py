@@ -12,6 +12,8 @@ from pyspark.errors import PySparkException
 from tests.support.interposed import host_of
 from tests.support.sparks import since
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def operations(spark: Any, asked: list[dict[str, Any]]) -> Callable[[str], list[str]]:

@@ -10,6 +10,8 @@ import pytest
 
 from tests.support.both import Both
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def both(spark: Any, root: Path) -> Iterator[Both]:

@@ -23,6 +23,8 @@ from tests.support.markdown import Block, blocks
 from tests.support.sessions import SMALL
 from tests.support.sparks import since
 
+pytestmark = pytest.mark.long
+
 REPOSITORY = Path(__file__).parents[2]
 PAGES = [
     "README.md",

@@ -15,6 +15,8 @@ from pyspark.sql import functions
 import lockstep
 from tests.support.sampled import sampled
 
+pytestmark = pytest.mark.long
+
 T = "lake.default.t"
 NEW, EXPECTED = "lake.default.written", "lake.default.expected"
 

@@ -14,6 +14,8 @@ from pyspark.errors import PySparkException
 
 from tests.support.java import compiled
 
+pytestmark = pytest.mark.long
+
 COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
 OF_PLANS = ("org/apache/spark/sql/", "io/delta/", "lockstep/")
 ABSTRACT = 0x0600

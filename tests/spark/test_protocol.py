@@ -16,6 +16,8 @@ from lockstep.spark.host.protocol import OPERATIONS, decode
 from tests.support.interposed import host_of
 from tests.support.sparks import is_before
 
+pytestmark = pytest.mark.long
+
 VIEWS = {
     *("views", "create_view", "drop_view", "rename_view"),
     *("function", "functions", "create_function", "drop_function"),

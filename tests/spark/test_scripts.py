@@ -22,6 +22,8 @@ from lockstep.spark.magic import CellResult
 from tests.support.markdown import blocks
 from tests.support.sessions import CATALOG
 
+pytestmark = pytest.mark.long
+
 Run = Callable[..., Result]
 
 

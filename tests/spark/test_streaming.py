@@ -19,6 +19,8 @@ from lockstep.timeline.files import entry_path
 from tests.support.faulty import FaultyStorage
 from tests.support.interposed import timeline_of
 
+pytestmark = pytest.mark.long
+
 SOURCE, COPY, TOTAL = (f"lake.default.{name}" for name in ("source", "copy", "total"))
 Write = Callable[[Any, int], Any]
 

@@ -23,6 +23,8 @@ from lockstep.tables.names import name_of
 from lockstep.tables.opened import OpenLake
 from tests.support.refused import refused_in
 
+pytestmark = pytest.mark.long
+
 VECTORS = {"delta.enableDeletionVectors": "true"}
 NUMBERS = pa.schema([("id", pa.int64()), ("v", pa.int64())])
 

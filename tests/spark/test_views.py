@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 import lockstep
 from tests.support.sparks import since
 
-pytestmark = since("4.2", "views in catalogs")
+pytestmark = [pytest.mark.long, since("4.2", "views in catalogs")]
 
 
 @pytest.fixture

@@ -23,6 +23,8 @@ from tests.support.lakes import NEW_TABLE, add, append, files, named, open_catal
 from tests.support.memory import MemoryStorage
 from tests.support.s3 import KEYS, Ignoring, LookingFirst, moto, put, serving
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Storage:

@@ -9,6 +9,8 @@ import pytest
 from tests.support import servers
 from tests.support.wire_counts import COLUMNS, DOCUMENT, Kind, columns, commits, counts, counts_of_arbiter, kind_of
 
+pytestmark = pytest.mark.long
+
 AZURE = pytest.param("azure", marks=pytest.mark.skipif(not servers.ARE_WANTED, reason="`make test-stores`"))
 
 

@@ -23,6 +23,8 @@ from tests.support.commands import lockstep
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, append, create, location, named, open_catalog, remove, stage
 
+pytestmark = pytest.mark.long
+
 KEEPS_FILES, KEEPS_LOGS = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 VECTOR = {
     "storageType": "u",

@@ -52,6 +52,8 @@ from tests.support.lakes import (
 )
 from tests.support.retained import Ticking
 
+pytestmark = pytest.mark.long
+
 DAY = timedelta(days=1)
 RETENTION = Retention(age=30 * DAY, last=1, grace=DAY, orphan_age=7 * DAY)
 OF_AN_OBJECT = "507f1f77bcf86cd799439011"

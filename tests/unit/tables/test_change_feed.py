@@ -14,6 +14,8 @@ import lockstep
 from lockstep.lake.verify import verify
 from lockstep.tables.opened import OpenLake
 
+pytestmark = pytest.mark.long
+
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string())])
 ODD = "z %20/é"
 FEED = {"delta.enableChangeDataFeed": "true"}

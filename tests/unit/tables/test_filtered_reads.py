@@ -23,6 +23,8 @@ from lockstep.tables.opened import OpenLake
 from tests.support.exports import exporter
 from tests.support.s3 import KEYS, moto, serving
 
+pytestmark = pytest.mark.long
+
 GREATEST = "\U0010ffff" * 40
 """A text that no short text is greater than: its file has no maximum."""
 

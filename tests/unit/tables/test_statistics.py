@@ -19,6 +19,8 @@ from lockstep.delta.pruning.predicates import FileValues, may_match
 from lockstep.tables.statistics import statistics
 from lockstep.tables.writing import _parquet
 
+pytestmark = pytest.mark.long
+
 
 def of(column: list[Any], type_: pa.DataType, *, columns: int = 32) -> dict[str, Any]:
     """Return the statistics of a file of one column c."""

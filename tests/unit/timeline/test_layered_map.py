@@ -18,6 +18,8 @@ from lockstep.timeline.parts import NewPart, Part, PartCache, SortedParts, cut, 
 from tests.support.faulty import FaultyStorage
 from tests.support.memory import MemoryStorage
 
+pytestmark = pytest.mark.long
+
 KIND = KINDS["batches"]
 """Strings with numbers."""
 
