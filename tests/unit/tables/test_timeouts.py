@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,7 +58,9 @@ def ids(lake: OpenLake) -> list[int]:
 
 
 def files(root: Path) -> set[str]:
-    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and "/turns/" not in str(path)}
+    """Return the files that there are; a folder may go while they are looked for, which `Path.rglob` cannot bear."""
+    found = {str(Path(folder, name).relative_to(root)) for folder, _, names in os.walk(root) for name in names}
+    return {path for path in found if "/turns/" not in path}
 
 
 @contextmanager
