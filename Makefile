@@ -20,6 +20,8 @@ SMOKE_TESTS := tests/spark/test_cluster.py tests/spark/test_older_sparks.py test
 WORKERS ?= 2
 # So many sets of parameters of each test with Spark are in `make test`; the others are in `make test-deep`.
 FIRST := 1
+# Each file of tests in one of the processes.
+SPREAD = LOCKSTEP_TEST_FIRST=$(FIRST) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # The Spark to work with; each but the newest has an environment of its own.
 SPARKS := 4.0 4.1 4.2
@@ -98,16 +100,16 @@ $(CLASSES): | setup jar
 	@$(BIN)/python -m tests.support.java_classes $@
 
 test: setup jar $(CLASSES) ## run every test but those of the targets below (TESTS=…: all of these)
-	@echo "test: $(or $(TESTS),all of tests/), with Spark $(SPARK), in $(WORKERS) processes (PYTEST_ARGS=$(PYTEST_ARGS))"
-	@LOCKSTEP_TEST_FIRST=$(FIRST) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(or $(TESTS),-m "not deep and not long") $(PYTEST_ARGS)
+	@echo "test: $(or $(TESTS),what is neither long nor deep), with Spark $(SPARK), in $(WORKERS) processes (PYTEST_ARGS=$(PYTEST_ARGS))"
+	@$(SPREAD) $(or $(TESTS),-m "not deep and not long") $(PYTEST_ARGS)
 
 test-long: setup jar $(CLASSES) ## run the tests that make test has no time for: of one part of Lockstep each
 	@echo "test-long: tests marked long (PYTEST_ARGS=$(PYTEST_ARGS))"
-	@LOCKSTEP_TEST_FIRST=$(FIRST) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m "long and not deep" tests $(PYTEST_ARGS)
+	@$(SPREAD) -m "long and not deep" tests $(PYTEST_ARGS)
 
 test-deep: setup jar ## run the tests that take long, and of which a part is in make test (SHARD=0/4: a fourth)
 	@echo "test-deep: tests marked deep (SHARD=$(SHARD), PYTEST_ARGS=$(PYTEST_ARGS))"
-	@LOCKSTEP_TEST_SHARD=$(SHARD) LOCKSTEP_TEST_FIRST=$(FIRST) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m deep tests $(PYTEST_ARGS)
+	@LOCKSTEP_TEST_SHARD=$(SHARD) $(SPREAD) -m deep tests $(PYTEST_ARGS)
 
 test-spark-4.0 test-spark-4.1: test-spark-%: ## run what tests Spark on an older one, in an environment of its own (SMOKE=1: a sample)
 	@$(MAKE) --no-print-directory test SPARK=$* TESTS='$(if $(SMOKE),$(SMOKE_TESTS),$(CORE_TESTS))'

@@ -168,9 +168,7 @@ def _caught_up(lake: Lake, tx: Transaction, drafts: Sequence[Draft]) -> Database
     And to those that are to be dropped and of which rows were read: what came since would be gone unseen.
     """
     ids = [draft.table.id for draft in drafts]
-    dropped = {table.id for table in tx.names.dropped if not tx.names.is_released(table)}
-    dropped -= {id_ for id_ in dropped if tx.names.table_by_id(id_) is not None}
-    if dropped:
+    if dropped := {table.id for table in tx.names.gone() if not tx.names.is_released(table)}:
         ids += [read.id for read in tx.reads() if read.id in dropped and read.predicates != []]
     return lake.caught_up(lambda database: [t for t in map(database.table_by_id, ids) if t is not None], for_write=True)
 

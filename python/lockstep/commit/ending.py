@@ -104,7 +104,7 @@ def _let_go(lake: Lake, tx: Transaction) -> None:
 
 def _released(tx: Transaction) -> list[Table]:
     """Return the tables of its snapshot that are its lake's no more, and whose folders stay with somebody else."""
-    gone = {table.id: table for table in tx.names.dropped if tx.names.table_by_id(table.id) is None}
+    gone = {table.id: table for table in tx.names.gone()}
     return [
         table
         for id, table in gone.items()

@@ -158,15 +158,16 @@ def begun(storage: Storage, *, strict: bool = False) -> list[Begun]:
     """
     for _ in range(LOOKS):
         names = [name for name in storage.list(FOLDER, after=PREFIX) if name.startswith(PREFIX)]
-        files = {name: storage.get(f"{FOLDER}/{name}") for name in names}
-        if None not in files.values():
+        read = ((name, storage.get(f"{FOLDER}/{name}")) for name in names)
+        files = {name: data for name, data in read if data is not None}
+        if len(files) == len(names):
             break
     else:
         raise UnavailableError(f"what is being deleted changes all the time, by {FOLDER}: {LOOKS} looks at it failed")
     found = []
     for name, data in files.items():
         try:
-            found.append(_decode(data or b""))
+            found.append(_decode(data))
         except UNREADABLE as error:
             if strict:
                 raise UnavailableError(

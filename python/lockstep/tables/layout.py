@@ -70,8 +70,8 @@ COMMIT_TIMES = "delta.enableInCommitTimestamps"
 CONSTRAINT = "delta.constraints."
 DEFAULT = "CURRENT_DEFAULT"
 INDEXED = "delta.dataSkippingNumIndexedCols"
-MANIFESTS = "delta.compatibility.symlinkFormatManifest.enabled"
 INDEXED_BY_NAME = "delta.dataSkippingStatsColumns"
+MANIFESTS = "delta.compatibility.symlinkFormatManifest.enabled"
 
 BY_DOMAINS = frozenset({"clustering", "rowTracking"})
 """Features that act through a table's metadata domains."""

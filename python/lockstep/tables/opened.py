@@ -298,7 +298,9 @@ class OpenLake:
             ConflictError (40001): another transaction was first; run it again.
             LockstepError: see `LakeTransaction.undrop`.
         """
-        return self._made(lambda tx: tx.undrop(name, id=id), comment)
+        with self.transaction(comment=comment) as tx:
+            tx.undrop(name, id=id)
+        return _made(tx)
 
     @takes(count=int)
     def dropped(self, count: int = 100) -> list[DroppedTable]:
@@ -335,8 +337,9 @@ class OpenLake:
             ConflictError (40001): another transaction was first; run it again.
             LockstepError: see `LakeTransaction.tag`.
         """
-        made = self._made(lambda tx: tx.tag(name, when, days=days, comment=comment, check=check), "")
-        return made if when is None else self._catalog.as_of(moment(name, "name")).version
+        with self.transaction() as tx:
+            named = tx.tag(name, when, days=days, comment=comment, check=check)
+        return _made(tx) if named is None else named
 
     @takes(name=str)
     def untag(self, name: str) -> int:
@@ -346,7 +349,9 @@ class OpenLake:
             ConflictError (40001): another transaction was first; run it again.
             UndefinedError (42704): there is no such tag.
         """
-        return self._made(lambda tx: tx.untag(name), "")
+        with self.transaction() as tx:
+            tx.untag(name)
+        return _made(tx)
 
     @takes(dry_run=bool)
     def maintain(self, *, dry_run: bool = False) -> Maintained:
@@ -367,13 +372,13 @@ class OpenLake:
         lake = self._catalog.lake
         return maintain(lake, asked(lake.storage, {}), dry_run=dry_run)
 
-    def _made(self, work: Callable[[LakeTransaction], object], comment: str) -> int:
-        with self.transaction(comment=comment) as tx:
-            work(tx)
-        assert tx.version is not None, "the block has committed it"
-        return tx.version
-
     def _alone(self, work: Callable[[LakeTransaction], Restored], comment: str) -> Restored:
         with self.transaction(comment=comment) as tx:
             done = work(tx)
         return replace(done, database_version=tx.made)
+
+
+def _made(tx: LakeTransaction) -> int:
+    """Return the database version that a block made."""
+    assert tx.version is not None, "the block has committed it"
+    return tx.version

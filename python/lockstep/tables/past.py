@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
@@ -21,16 +22,16 @@ from lockstep.tables.table import Scope
 from lockstep.transactions.transaction import Transaction
 
 
-class Past:
+class Past(ABC):
     """The statements of a transaction that are about database versions. `LakeTransaction` has them."""
 
     _catalog: TransactionalCatalog
     _states: States
 
     @property
+    @abstractmethod
     def core(self) -> Transaction:
         """The transaction's own record of what it did."""
-        raise NotImplementedError
 
     @property
     def lake(self) -> Lake:
@@ -102,7 +103,7 @@ class Past:
         days: int | None = None,
         comment: str = "",
         check: bool | None = None,
-    ) -> None:
+    ) -> int | None:
         """Give a database version a name, which keeps all that it needs from expiry and vacuum, as CREATE TAG.
 
         Args:
@@ -112,6 +113,9 @@ class Past:
             days: for how long it is kept, 1 to 36,500; for ever by default.
             comment: what for.
             check: whether the files that the version needs are looked for; by default those that can be.
+
+        Returns:
+            The database version that it names; None for the one that this transaction makes.
 
         Raises:
             DuplicateError (42710): there is such a tag. InvalidError: it can be no name (42602, 42622), or no such
@@ -124,6 +128,7 @@ class Past:
         version = None if said is None else catalog.as_of(said, at_most=tx.base.version, names=tx.names).version
         ddl = new_tag(name, version=version, days=days, comment=comment, now=catalog.lake.clock())
         create_tag(catalog.lake, tx, ddl, check=check)
+        return version
 
     @writes
     @takes(name=str)

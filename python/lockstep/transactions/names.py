@@ -191,6 +191,10 @@ class Names:
         self._released[self.table(name).id] = None
         self.drop_table(name)
 
+    def gone(self) -> list[Table]:
+        """Return the tables that the transaction dropped and has not brought back."""
+        return [table for table in self.dropped if self.table_by_id(table.id) is None]
+
     def is_released(self, table: Table) -> bool:
         """Whether the transaction gives the table back."""
         return table.id in self._released

@@ -169,11 +169,11 @@ class TableRequests(UsesOfDefinitions):
     def _time_travel_alone(self, house: Lakehouse, request: protocol.Resolve) -> protocol.Found:
         """Outside a transaction: what a statement reads as it was at a time is no newer than what else it reads."""
         if (micros := request.system_time_micros) is not None:
-            pinned = self._pinned(house, request)
-            database = house.catalog.timeline.at_time(time_of(micros))
+            when, pinned = time_of(micros), self._pinned(house, request)
+            database = house.catalog.timeline.at_time(when)
             past_database = database if database.version < pinned.version else pinned
             found = self._past_table(house, past_database, request, pin=pinned.version)
-            if time_of(micros) <= house.catalog.lake.clock():
+            if when <= house.catalog.lake.clock():
                 return found
             return structs.replace(found, table=find(request, past_database).id)  # what it read is judged as it commits
         version = request.version

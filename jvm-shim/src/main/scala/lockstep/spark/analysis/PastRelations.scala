@@ -24,6 +24,9 @@ private[spark] object PastRelations {
   /** Options that say in another way which version is meant. */
   private val Others = Seq("versionAsOf", "timestampAsOf")
 
+  /** Options that say which one version is meant, of the database or of the table. */
+  val Options: Seq[String] = Version +: Time +: Others
+
   def place(session: SparkSession, plan: LogicalPlan): LogicalPlan = {
     val ofView = Scans.asOf(SQLConf.get)
     AnalysisHelper.allowInvokingTransformsInAnalyzer {
@@ -46,7 +49,7 @@ private[spark] object PastRelations {
 
   private def byOptions(table: UnresolvedRelation): Option[LogicalPlan] = {
     val options = table.options
-    val said = (Version +: Time +: Others).filter(options.containsKey)
+    val said = Options.filter(options.containsKey)
     if (!said.exists(Seq(Version, Time).contains)) None
     else {
       if (said.size > 1)

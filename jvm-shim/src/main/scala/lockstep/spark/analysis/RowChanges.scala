@@ -164,16 +164,9 @@ private[spark] object RowChanges {
     }
   }
 
-  /** Options that say versions in other ways: ranges of the table's, and one version, of the table or of the database. */
-  private val Others = Set(
-    "startingversion",
-    "endingversion",
-    "startingtimestamp",
-    "endingtimestamp",
-    "versionasof",
-    "timestampasof",
-    "systemversionasof",
-    "systemtimeasof")
+  /** Options, in lower case, that say versions in other ways: ranges of the table's, and one version. */
+  private val Others = Set("startingversion", "endingversion", "startingtimestamp", "endingtimestamp") ++
+    PastRelations.Options.map(_.toLowerCase(java.util.Locale.ROOT))
 
   private def mode(text: String): Told = text.toLowerCase(java.util.Locale.ROOT) match {
     case "none" => Raw
