@@ -11,7 +11,7 @@ S3_FAULT_TESTS := tests/spark/test_contract.py tests/crash
 ARBITER_TESTS := tests/spark/test_arbitrated.py tests/crash/test_race.py
 AZURE_TESTS := tests/spark/test_contract.py tests/spark/test_same_root.py tests/spark/test_azure.py tests/crash/test_race.py
 # Of the contract in Spark, of the looks at the root and of the race what is run on Azurite unless TESTS says otherwise.
-AZURE_SAMPLE := azure or begin_commit or same_root or race
+AZURE_SAMPLE := azure or create_table_location or begin_commit or same_root or race
 HDFS_TESTS := tests/storage/test_contract.py tests/storage/test_hdfs.py tests/spark/test_contract.py tests/spark/test_same_root.py tests/crash/test_race.py tests/crash/test_hdfs.py
 # Of each of these files what is for HDFS, and of the contract in Spark and of the race a sample.
 HDFS_SAMPLE := hdfs or begin_commit or conflicting or different or same_root

@@ -372,6 +372,38 @@ def test_deleting_what_is_not_there_is_fine(store: Storage) -> None:
     assert store.list("f/g") == ["a"]
 
 
+def test_delete_empty_folder_takes_no_object(store: Storage) -> None:
+    """Neither one inside, nor an empty one in the folder's place; a folder that is not there is fine."""
+    store.put("f/g/a", b"")
+    store.put("e", b"")
+    for path in ("absent", "f", "f/g", "f/g/a", "e"):
+        store.delete_empty_folder(path)
+    assert [store.exists(path) for path in ("f/g/a", "e")] == [True, True]
+
+
+@pytest.mark.skipif(not servers.ARE_WANTED, reason="Azurite is fetched by make test-stores")
+def test_what_hadoop_puts_for_a_folder_goes_when_nothing_is_in_it(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """In Azure's store, where Hadoop leaves an empty blob for each folder, and says in its metadata what it is."""
+    server: servers.Server = request.getfixturevalue("azurite")
+    url = server.url(tmp_path.name)
+    store = open_storage(url, options=server.options)
+    settings: Any = {**server.options, "account_name": servers.ACCOUNT}
+    blobs = obstore.store.AzureStore("lake", prefix=tmp_path.name, config=settings, client_options={"allow_http": True})
+    for folder in ("t", "t/day=1"):
+        obstore.put(blobs, folder, b"", attributes={"hdi_isfolder": "true"}, use_multipart=False)
+    store.put("t/day=1/a", b"rows")
+    store.delete_empty_folder("t/day=1")
+    assert [found.path for found in store.walk("t")] == ["t/day=1", "t/day=1/a"]
+    store.delete("t/day=1/a")
+    store.delete_empty_folder("t/day=1")
+    assert list(store.walk("t")) == []
+    assert store.exists("t")
+    store.delete_empty_folder("t")
+    assert not store.exists("t")
+
+
 def test_delete_folder_takes_everything_under_it_and_no_more(store: Storage) -> None:
     """Objects at every depth go; a folder whose name begins alike stays."""
     kept = ["f", "f2/a", "g/b"]

@@ -273,7 +273,7 @@ class Storage(ABC):
         ...
 
     def delete_empty_folder(self, path: str) -> None:  # noqa: B027 (of a store that has folders)
-        """Remove a folder if nothing at all is in it, where the store has folders; object stores have none."""
+        """Remove a folder if nothing at all is in it, where the store has folders, or Hadoop puts objects for them."""
 
 
 @takes(url=str, options=Mapping | None)

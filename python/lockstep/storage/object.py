@@ -28,6 +28,9 @@ CHUNK_BYTES = 8 * 1024 * 1024
 SMALL_BYTES = 5 * 1024 * 1024
 """What comes in pieces and is smaller is put at once: a part of an upload in parts has no less, but the last."""
 
+_FOLDER = "hdi_isfolder"
+"""What Hadoop says, in a blob's metadata, of one that it has put for a folder."""
+
 _RETRIES: Any = {"max_retries": 5, "retry_timeout": timedelta(seconds=30)}
 """Of what may be repeated, inside one call. obstore's own bound is three minutes, too long for a session that waits."""
 
@@ -297,6 +300,30 @@ class ObjectStorage(Storage):
             raise error_of(_meaning(error), message) from _for_logs(error)
 
 
+class AzureStorage(ObjectStorage):
+    """Azure's blobs, among which Hadoop's `abfs` puts an empty one for each folder, with the folder's name."""
+
+    def delete_empty_folder(self, path: str) -> None:
+        """Remove what Hadoop has put for a folder, if nothing is in it; an empty blob of somebody else's stays.
+
+        What comes into the folder meanwhile is not lost: it is found without that. Of an account with a hierarchical
+        namespace it is the folder itself, which the store keeps if something is in it.
+        """
+        import obstore
+
+        def is_empty_folder() -> bool:
+            try:
+                found = obstore.get(self._store, _key(path))
+            except FileNotFoundError as error:
+                _check_absent(error)
+                return False
+            marks = {str(name).lower(): value for name, value in found.attributes.items()}
+            return marks.get(_FOLDER) == "true" and not any(obstore.list(self._store, f"{_key(path)}/", chunk_size=1))
+
+        if self._repeating("look at", path, is_empty_folder):
+            self.delete(path)
+
+
 def open_object(url: str, place: Place, settings: Obstore) -> ObjectStorage:
     """Open a lake's root in an object store; makes no request.
 
@@ -315,7 +342,8 @@ def open_object(url: str, place: Place, settings: Obstore) -> ObjectStorage:
         raise InvalidError(f"cannot read ca_certificate {settings.certificate}: {error.strerror}") from error
     except BaseError as error:  # it is no cause of ours: it has the values, and a key may stand where it should not
         raise InvalidError(f"cannot open {url}: {_hidden(cause_of(str(error)), settings.config)}") from None
-    return ObjectStorage(store, url, once=once, address=settings.endpoint)
+    kind = AzureStorage if place.kind == "azure" else ObjectStorage
+    return kind(store, url, once=once, address=settings.endpoint)
 
 
 def _provider(profile: str) -> Any:

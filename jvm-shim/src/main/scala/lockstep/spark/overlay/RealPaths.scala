@@ -45,5 +45,6 @@ private[spark] object RealPaths {
   private val Root = s"${Overlay.Scheme}://((?:head|(?:headk)?[0-9a-fxk]+-(?:new|[0-9]+))\\.[^/\\s]+)/".r
 
   /** Where Delta's plans of UPDATE and MERGE cut the beginning of a long path off, in the middle of our URI's first part. */
-  private val Cut = "(Delta\\[version=[0-9]+, \\.\\.\\. )[0-9a-z-]*\\.(file|s3a?)(?:\\.([^/\\s]+))?/".r
+  private val Cut =
+    "(Delta\\[version=[0-9]+, \\.\\.\\. )[0-9a-z-]*\\.(file|s3a?|gs|abfss?|hdfs)(?:\\.([^/\\s]+))?/".r
 }
