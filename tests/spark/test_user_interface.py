@@ -105,7 +105,10 @@ def test_explain_shows_where_the_table_lies(spark: Any, root: Path, mode: str) -
     [
         ("... 618b89eeded5f3f-0.file/lake/t-1]", "... file:/lake/t-1]"),
         ("... -12.s3a.bucket.of.mine/lake/t-1]", "... s3a://bucket.of.mine/lake/t-1]"),
-        ("... -12.abfss.lakes@account.dfs.core.windows.net/t-1]", "... abfss://lakes@account.dfs.core.windows.net/t-1]"),
+        (
+            "... -12.abfss.lakes@account.dfs.core.windows.net/t-1]",
+            "... abfss://lakes@account.dfs.core.windows.net/t-1]",
+        ),
         ("... 3-0.hdfs.namenode:8020/lake/t-1]", "... hdfs://namenode:8020/lake/t-1]"),
         ("... ead.gs.bucket/lake/t-1]", "... gs://bucket/lake/t-1]"),
         ("... ead.file/lake/t-1]", "... file:/lake/t-1]"),
