@@ -81,6 +81,26 @@ def test_a_transaction_is_recorded_once_it_has_written_and_been_open_for_a_secon
     assert recorded(one) == []
 
 
+def test_what_the_next_spark_begins_is_looked_after_too(host: Host, one: Client, two: Client, clock: Seconds) -> None:
+    """A Python process may stop its Spark and start another: the host is the same one."""
+    write(one)
+    host.keeper.look()
+    clock.now += keeping.RECORDED_AFTER
+    host.keeper.look()
+    host.begin_anew()
+    assert recorded(one) == []
+    host.keeper._seconds = clock
+    two.begin(settings={"transaction_timeout": "1h"})
+    two.stage(two.resolve("a", "append", writes=True)["uri"], 1, add("y"))
+    host.keeper.look()
+    clock.now += keeping.RECORDED_AFTER
+    host.keeper.look()
+    assert len(recorded(two)) == 1
+    clock.now += 3600
+    host.keeper.look()
+    assert two.refused("commit")[0] == keeper.TIMED_OUT
+
+
 def ended(client: Client) -> dict[str, str]:
     """What is kept of transactions that were rolled back: their ids, and why."""
     return {record.transaction: record.reason for record in ended_transactions(client.lake().lake)}

@@ -126,6 +126,11 @@ class Host:
         self._options.tell(request)
         return Answer()
 
+    def begin_anew(self) -> None:
+        """Roll back whatever is open, for its Spark was stopped; what the driver's next one begins is looked after."""
+        self.close()
+        self.keeper = Keeper(self._all_sessions)
+
     def close(self) -> None:
         """Roll back whatever is open: the driver ends. What cannot be rolled back keeps nothing else from it."""
         self.keeper.close()
