@@ -218,6 +218,20 @@ def test_a_transaction_reads_its_snapshots_views(one: Client, two: Client) -> No
     assert text(two, "v") == "SELECT 1"
 
 
+@pytest.mark.parametrize("then", ["another text", "no view yet", "the same"])
+def test_a_frame_from_before_begin_uses_a_view_as_an_older_snapshot_has_it(one: Client, then: str) -> None:
+    """BEGIN READ ONLY AS OF: the snapshot is older than what the DataFrame was told."""
+    older, name = one.lake().database().version, "w" if then == "no view yet" else "v"
+    if then != "the same":
+        made(one, name, LEAST, "create_or_replace")
+    append(one.lake(), "b", "x")
+    version = one.ok("view", namespace=[], table=name)["version"]
+    used = [{"catalog": "lake", "name": ["default", name], "version": version}]
+    one.begin(read_only=True, as_of_version=older)
+    answer = one.ask("snapshot", views=used, catalogs={"lake": one.options})
+    assert answer.get("error", {}).get("sqlstate") == (None if then == "the same" else "25001")
+
+
 # --- at COMMIT --------------------------------------------------------------------------------------------------------
 
 
