@@ -141,7 +141,7 @@ class TransactionRequests:
     def _begun(self, session: Session, _: protocol.Begun) -> protocol.BegunAnswer:
         tx = self._open_transaction(session, "a micro-batch")[0]
         last_batch = None if tx.batch is None else tx.base.batches.get(tx.batch.application)
-        return protocol.BegunAnswer(last_batch=last_batch, is_replay=tx.is_replay)
+        return protocol.BegunAnswer(batch=tx.batch, last_batch=last_batch, is_replay=tx.is_replay)
 
     def _commit(self, session: Session, request: protocol.Commit) -> protocol.CommitAnswer:
         tx, house = self._open_transaction(session, "COMMIT")
