@@ -85,14 +85,14 @@ def test_what_a_stopped_spark_left_open_is_rolled_back_when_the_next_one_is_atta
     bridge.attach(first)
     [attached] = bridge._hosts.values()
     closed: list[str] = []
-    monkeypatch.setattr(attached.host, "begin_anew", lambda: closed.append("closed"))
+    monkeypatch.setattr(attached.host, "begin_anew", closed.append)
     bridge.attach(first)
     bridge.attach(driver.application("one"))
     assert not closed, "the same application, by another object of Python's"
     second = driver.application("two")
     for _ in range(2):
         bridge.attach(second)
-    assert closed == ["closed"]
+    assert closed == ["two"]
     assert len(bridge._hosts) == 1
 
 

@@ -119,6 +119,16 @@ def test_a_server_forgets_sessions_that_are_idle_and_no_others(
     assert lost.refused("commit")[0] == "25P02"
 
 
+def test_what_the_next_spark_commits_says_its_own_application(host: Host, one: Client) -> None:
+    """A Python process may stop its Spark and start another: the host is the same one."""
+    one.ok("create_namespace", namespace=["s"], properties={})
+    host.begin_anew("the next")
+    one.ok("create_namespace", namespace=["t"], properties={})
+    timeline = one.lake().timeline
+    last = timeline.head.version
+    assert [entry.transaction.application for entry in timeline.entries(last - 2)] == ["test", "the next"]
+
+
 def test_a_batch_is_remembered_until_it_begins_however_many_sessions_pass(
     monkeypatch: pytest.MonkeyPatch, host: Host, one: Client, tmp_path: Path
 ) -> None:

@@ -87,7 +87,7 @@ def test_what_the_next_spark_begins_is_looked_after_too(host: Host, one: Client,
     host.keeper.look()
     clock.now += keeping.RECORDED_AFTER
     host.keeper.look()
-    host.begin_anew()
+    host.begin_anew("the next")
     assert recorded(one) == []
     host.keeper._seconds = clock
     two.begin(settings={"transaction_timeout": "1h"})

@@ -65,7 +65,8 @@ def attach(spark: SparkSession) -> None:
         if (attached := _hosts.get(id(gateway))) is not None:
             if attached.context is not context:
                 if attached.application != context.applicationId:
-                    attached.host.begin_anew()  # what the one before left open, no session of it can end any more
+                    # What the one before left open, no session of it can end any more.
+                    attached.host.begin_anew(context.appName)
                 attached.context, attached.application = context, context.applicationId
                 connect(OverPy4J(gateway, context._jsc.hadoopConfiguration))
             return

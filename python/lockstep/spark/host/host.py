@@ -126,10 +126,15 @@ class Host:
         self._options.tell(request)
         return Answer()
 
-    def begin_anew(self) -> None:
-        """Roll back whatever is open, for its Spark was stopped; what the driver's next one begins is looked after."""
+    def begin_anew(self, application: str) -> None:
+        """Roll back whatever is open, for its Spark was stopped; what the driver's next one begins is looked after.
+
+        Args:
+            application: what that one is called.
+        """
         self.close()
         self.keeper = Keeper(self._all_sessions)
+        self.lakehouses.begin_anew(application)
 
     def close(self) -> None:
         """Roll back whatever is open: the driver ends. What cannot be rolled back keeps nothing else from it."""
