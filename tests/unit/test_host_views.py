@@ -193,6 +193,19 @@ def test_a_statement_reads_views_and_tables_at_one_database_version(
     assert text(one, "v") == "SELECT 1"
 
 
+@pytest.mark.parametrize(("op", "table"), [("rename", "a"), ("rename_view", "v")])
+def test_a_new_name_may_not_be_of_the_catalog_or_of_a_namespace_called_alike(one: Client, op: str, table: str) -> None:
+    assert one.ok(op, namespace=[], table=table, to=["lake", "c"]) == {}
+    one.ok("create_namespace", namespace=["lake"], properties={})
+    sqlstate, _, message = one.refused(op, namespace=[], table="c", to=["lake", "d"])
+    assert sqlstate == "42702"
+    assert "lake.lake.d, or lake.default.d" in message
+    assert one.ok(op, namespace=[], table="c", to=["lake", "lake", "d"]) == {}
+    assert one.ok(op, namespace=["lake"], table="d", to=["lake", "default", "e"]) == {}
+    listed = one.ok("tables" if op == "rename" else "views", namespace=[])["names"]
+    assert "e" in listed
+
+
 def test_tables_that_a_statement_mentions_are_looked_at_before_its_view_pins_it(
     one: Client, elsewhere: TransactionalCatalog
 ) -> None:
