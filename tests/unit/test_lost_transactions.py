@@ -80,6 +80,28 @@ def test_a_timeout_of_ages_is_one_that_java_has_a_number_for(one: Client, settin
     assert one.ok("rollback")["transaction_id"] == answer["transaction_id"]
 
 
+def test_a_begin_that_was_interrupted_has_begun_nothing(
+    one: Client, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Py4J calls the host in the thread that Ctrl-C reaches. What the session does next would be in a transaction."""
+    begin = {"catalogs": {"lake": one.options}, "current": "lake"}
+    one.resolve("a")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as during:
+        during.setattr(host.keeper, "watch", interrupt)
+        assert one.refused("begin", **begin)[0] == "XX000"
+    assert "//head." in one.resolve("a", "append", writes=True)["uri"]
+    assert one.refused("commit")[0] == "25P01"
+    id_ = one.begin()
+    with monkeypatch.context() as during:
+        during.setattr("lockstep.spark.host.transactions.ActiveTransactionError", interrupt)
+        assert one.refused("begin", **begin, within=id_)[0] == "XX000"
+    assert one.ok("rollback")["transaction_id"] == id_, "one that had begun before stays"
+
+
 # --- a COMMIT without an answer, and then nobody ----------------------------------------------------------------------
 
 
