@@ -363,6 +363,10 @@ class TransactionalCatalog:
         if table is not None:  # else it has been dropped or taken back since
             self._announcer.claim(tx, table, version, lock=lock)
 
+    def let_pass(self, tx: Transaction) -> None:
+        """Have no other transaction wait for one, or give way to it, that can only be rolled back some day."""
+        self._announcer.withdraw(tx)
+
     def _withdraw(self, tx: Transaction) -> None:
         if not tx.is_open:
             self._announcer.withdraw(tx)

@@ -209,7 +209,7 @@ ANNOUNCEMENT_EXPIRY = Setting(
     "catalog",
     "duration",
     "How long others respect what a transaction has announced, if no statement renews it. Only for `wait-die` and "
-    "`wound-wait`. At least a second.",
+    "`wound-wait`. At least a second, at most a hundred years.",
     default="10min",
 )
 CATALOG_TRANSACTION_TIMEOUT = Setting(

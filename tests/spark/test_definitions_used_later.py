@@ -167,3 +167,18 @@ def test_a_default_means_the_same_however_the_others_are_given(spark: Any) -> No
     with pytest.raises(PySparkException, match="without its parameter y") as caught:
         spark.sql(call.format("x => 1, a => 3")).collect()
     assert caught.value.getSqlState() == "0A000"
+
+
+@pytest.mark.parametrize("query", [VIEW, FUNCTION])
+def test_what_was_defined_after_an_older_version_is_not_used_as_of_it(spark: Any, query: str) -> None:
+    (before,) = spark.sql("SELECT max(version) FROM lake.system.history").first()
+    same = spark.sql(query)
+    defines(spark, 8)
+    frame = spark.sql(query)
+    spark.sql(f"BEGIN READ ONLY AS OF VERSION {before}")
+    assert [row.id for row in same.collect()] == [7 if query == VIEW else 1]
+    with pytest.raises(PySparkException) as caught:
+        frame.collect()
+    assert caught.value.getSqlState() == "25001"
+    spark.sql("COMMIT")
+    assert [row.id for row in frame.collect()] == [8]

@@ -61,16 +61,18 @@ def test_a_transaction_is_its_sessions_own(one: Client, two: Client) -> None:
 
 def test_a_batch_is_that_of_the_next_begin_alone(one: Client, two: Client) -> None:
     """One that stayed would make a replay, whose work is dropped, of the transaction after it."""
-    one.ok("batch", batch={"application": "orders", "number": 7})
+    batch = {"application": "orders", "number": 7}
+    one.ok("batch", batch=batch)
     two.begin()
     one.begin()
-    assert one.ok("begun") == two.ok("begun") == {"last_batch": None, "is_replay": False}
+    assert one.ok("begun") == {"batch": batch, "last_batch": None, "is_replay": False}
+    assert two.ok("begun") == {"batch": None, "last_batch": None, "is_replay": False}
     assert one.ok("commit")["database_version"] == 2
     assert two.ok("commit")["database_version"] == 1, "an empty transaction that is no batch makes no entry"
     assert not one.ok("ended")["open"]
     assert one.refused("begun")[0] == "25P01"
     one.begin()
-    assert one.ok("begun") == {"last_batch": None, "is_replay": False}, "of no application"
+    assert one.ok("begun") == {"batch": None, "last_batch": None, "is_replay": False}, "of no application"
     assert dict(one.lake().database().batches) == {"orders": 7}
 
 
@@ -90,9 +92,10 @@ def test_a_replay_says_that_it_changed_nothing(
     one: Client, elsewhere: TransactionalCatalog, number: int, is_replay: bool
 ) -> None:
     elsewhere.commit(elsewhere.begin(batch=Batch(application="orders", number=7)))
-    one.ok("batch", batch={"application": "orders", "number": number})
+    batch = {"application": "orders", "number": number}
+    one.ok("batch", batch=batch)
     one.begin()
-    assert one.ok("begun") == {"last_batch": 7, "is_replay": is_replay}
+    assert one.ok("begun") == {"batch": batch, "last_batch": 7, "is_replay": is_replay}
     one.stage(one.resolve("a", "append", writes=True)["uri"], 1, add("x"))
     answer = one.ok("commit")
     version, changed = (2, 0) if is_replay else (3, 1)
@@ -114,6 +117,29 @@ def test_a_server_forgets_sessions_that_are_idle_and_no_others(
     assert [*host._sessions] == ["lost", "s1", "idle 9"]
     assert one.ok("rollback")["transaction_id"] == tx
     assert lost.refused("commit")[0] == "25P02"
+
+
+def test_what_the_next_spark_commits_says_its_own_application(host: Host, one: Client) -> None:
+    """A Python process may stop its Spark and start another: the host is the same one."""
+    one.ok("create_namespace", namespace=["s"], properties={})
+    host.begin_anew("the next")
+    one.ok("create_namespace", namespace=["t"], properties={})
+    timeline = one.lake().timeline
+    last = timeline.head.version
+    assert [entry.transaction.application for entry in timeline.entries(last - 2)] == ["test", "the next"]
+
+
+def test_a_batch_is_remembered_until_it_begins_however_many_sessions_pass(
+    monkeypatch: pytest.MonkeyPatch, host: Host, one: Client, tmp_path: Path
+) -> None:
+    """A driver may stand still between the two: for a collection of garbage, or to start a file system."""
+    monkeypatch.setattr("lockstep.spark.host.host.REMEMBERED_SESSIONS", 3)
+    batch = {"application": "orders", "number": 7}
+    one.ok("batch", batch=batch)
+    for number in range(10):
+        Client(host, tmp_path / "lake", f"idle {number}").resolve("a")
+    one.begin()
+    assert one.ok("begun")["batch"] == batch
 
 
 def test_a_new_table_is_remembered_however_many_sessions_pass(

@@ -79,6 +79,22 @@ def test_a_namespace_may_be_called_like_the_catalog(one: Client) -> None:
     assert refused(one, "restore", version=0, tables=["lake.a"]) == "42702"
 
 
+def test_vacuum_takes_a_namespace_as_sql_writes_it(one: Client) -> None:
+    catalog = one.lake()
+    for namespace in ("sales.eu", "Shop"):
+        one.ok("create_namespace", namespace=[namespace], properties={})
+    create(catalog, "Shop.t")
+    assert called(one, "vacuum", namespace="lake.default")[0][0] == 2
+    assert called(one, "vacuum", namespace="`sales.eu`")[0][0] == 0
+    assert called(one, "vacuum", namespace="lake.`Shop`")[0][0] == 1
+    assert refused(one, "vacuum", namespace="sales.eu") == refused(one, "vacuum", namespace="shop") == "3F000"
+    assert refused(one, "vacuum", namespace="") == "22023"
+    anyhow = one.ok("call", procedure="vacuum", arguments={"namespace": "SHOP"}, text="CALL …", case_sensitive=False)
+    assert anyhow["rows"][0][0] == 1
+    one.ok("create_namespace", namespace=["lake"], properties={})
+    assert refused(one, "vacuum", namespace="lake.Shop") == "42702", "of the catalog, or of the namespace called alike"
+
+
 def test_a_reader_of_an_older_version_is_told_of_nothing_newer(one: Client) -> None:
     catalog = one.lake()
     then = catalog.database().version
@@ -111,6 +127,7 @@ def test_a_difference_is_between_versions_tags_and_times(one: Client) -> None:
     assert refused(one, "diff", **{"from": then, "from_timestamp": at}) == "22023"
     assert refused(one, "diff", **{"from": "none"}) == "42704"
     assert refused(one, "diff", from_timestamp=0) == "22023"
+    assert refused(one, "diff", **{"from": "9" * 5000}) == "22023"
     one.begin(read_only=True, as_of_version=then)
     assert called(one, "diff", **{"from": "2026eod"}) == []
     assert refused(one, "diff", **{"from": then, "to": newest.version}) == "22023"

@@ -193,6 +193,19 @@ def test_a_statement_reads_views_and_tables_at_one_database_version(
     assert text(one, "v") == "SELECT 1"
 
 
+@pytest.mark.parametrize(("op", "table"), [("rename", "a"), ("rename_view", "v")])
+def test_a_new_name_may_not_be_of_the_catalog_or_of_a_namespace_called_alike(one: Client, op: str, table: str) -> None:
+    assert one.ok(op, namespace=[], table=table, to=["lake", "c"]) == {}
+    one.ok("create_namespace", namespace=["lake"], properties={})
+    sqlstate, _, message = one.refused(op, namespace=[], table="c", to=["lake", "d"])
+    assert sqlstate == "42702"
+    assert "lake.lake.d, or lake.default.d" in message
+    assert one.ok(op, namespace=[], table="c", to=["lake", "lake", "d"]) == {}
+    assert one.ok(op, namespace=["lake"], table="d", to=["lake", "default", "e"]) == {}
+    listed = one.ok("tables" if op == "rename" else "views", namespace=[])["names"]
+    assert "e" in listed
+
+
 def test_tables_that_a_statement_mentions_are_looked_at_before_its_view_pins_it(
     one: Client, elsewhere: TransactionalCatalog
 ) -> None:
@@ -216,6 +229,20 @@ def test_a_transaction_reads_its_snapshots_views(one: Client, two: Client) -> No
     made(two, "v", LEAST, "replace")
     assert text(one, "v") == FULL["text"]
     assert text(two, "v") == "SELECT 1"
+
+
+@pytest.mark.parametrize("then", ["another text", "no view yet", "the same"])
+def test_a_frame_from_before_begin_uses_a_view_as_an_older_snapshot_has_it(one: Client, then: str) -> None:
+    """BEGIN READ ONLY AS OF: the snapshot is older than what the DataFrame was told."""
+    older, name = one.lake().database().version, "w" if then == "no view yet" else "v"
+    if then != "the same":
+        made(one, name, LEAST, "create_or_replace")
+    append(one.lake(), "b", "x")
+    version = one.ok("view", namespace=[], table=name)["version"]
+    used = [{"catalog": "lake", "name": ["default", name], "version": version}]
+    one.begin(read_only=True, as_of_version=older)
+    answer = one.ask("snapshot", views=used, catalogs={"lake": one.options})
+    assert answer.get("error", {}).get("sqlstate") == (None if then == "the same" else "25001")
 
 
 # --- at COMMIT --------------------------------------------------------------------------------------------------------

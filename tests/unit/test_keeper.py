@@ -15,7 +15,7 @@ from lockstep.errors import UnavailableError
 from lockstep.spark.host import keeper
 from lockstep.spark.host.host import Host
 from lockstep.spark.host.keeper import Keeper
-from tests.support.client import Client
+from tests.support.client import Client, content
 from tests.support.gate import wait_until
 from tests.support.lakes import add, location, remove, staged_commits
 
@@ -79,6 +79,45 @@ def test_a_transaction_is_recorded_once_it_has_written_and_been_open_for_a_secon
     one.ok("rollback")
     host.keeper.look()
     assert recorded(one) == []
+
+
+def test_what_the_next_spark_begins_is_looked_after_too(host: Host, one: Client, two: Client, clock: Seconds) -> None:
+    """A Python process may stop its Spark and start another: the host is the same one."""
+    write(one)
+    host.keeper.look()
+    clock.now += keeping.RECORDED_AFTER
+    host.keeper.look()
+    host.begin_anew("the next")
+    assert recorded(one) == []
+    host.keeper._seconds = clock
+    two.begin(settings={"transaction_timeout": "1h"})
+    two.stage(two.resolve("a", "append", writes=True)["uri"], 1, add("y"))
+    host.keeper.look()
+    clock.now += keeping.RECORDED_AFTER
+    host.keeper.look()
+    assert len(recorded(two)) == 1
+    clock.now += 3600
+    host.keeper.look()
+    assert two.refused("commit")[0] == keeper.TIMED_OUT
+
+
+def test_one_that_took_too_long_is_in_nobodys_way(host: Host, one: Client, two: Client, clock: Seconds) -> None:
+    """Its session need not come back, and a younger one would give way to it until what it announced expires."""
+    for client in (one, two):
+        client.options["resolution"] = "wait-die"
+    one.begin(settings={"transaction_timeout": "1h"})
+    one.stage(one.resolve("a", "target", writes=True)["uri"], 1, remove("p"), add("x"))
+    two.begin()
+    uri = two.resolve("a", "target", writes=True)["uri"]
+    two.ok("stage", uri=uri, version=1, actions=content(remove("p"), add("y")))
+    assert two.refused("claim", uri=uri, version=1)[0] == "40001"
+    two.ok("rollback")
+    clock.now += 3600
+    host.keeper.look()
+    two.begin()
+    two.stage(two.resolve("a", "target", writes=True)["uri"], 1, remove("p"), add("z"))
+    two.ok("commit")
+    assert one.refused("commit")[0] == keeper.TIMED_OUT
 
 
 def ended(client: Client) -> dict[str, str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
+from lockstep.settings import IDLE_TIMEOUT, STATEMENT_TIMEOUT, TRANSACTION_TIMEOUT, Setting
 from lockstep.spark.host.host import Host
 from lockstep.spark.host.transactions import KEPT_SECONDS
 from lockstep.timeline.files import entry_path
@@ -62,10 +63,43 @@ def test_begin_says_how_long_a_shared_transaction_is_kept(one: Client) -> None:
         assert one.ok("begin", **begin, **said)["kept_seconds"] == kept
         one.ok("rollback")
         one.ok("ended")
-    for wrong in ("soon", "-1", "1.5", ""):
+    for wrong in ("soon", "-1", "1.5", "", "9" * 19, "9" * 5000):
         state, condition, _ = one.refused("begin", **begin, settings={"shared_transaction_timeout": wrong})
         assert (state, condition) == ("22023", "LOCKSTEP_INVALID")
     assert one.begin(), "a BEGIN that was refused has begun nothing"
+
+
+@pytest.mark.parametrize("setting", [IDLE_TIMEOUT, STATEMENT_TIMEOUT, TRANSACTION_TIMEOUT], ids=lambda each: each.key)
+@pytest.mark.parametrize("long", ["9999999999999d", "9" * 400 + "d"])
+def test_a_timeout_of_ages_is_one_that_java_has_a_number_for(one: Client, setting: Setting, long: str) -> None:
+    """A number of more than 64 bits is cut off there, and may be any then."""
+    begin = {"catalogs": {"lake": one.options}, "current": "lake", "settings": {setting.key: long}}
+    answer = one.ok("begin", **begin)
+    millis = {IDLE_TIMEOUT: answer["idle_millis"], STATEMENT_TIMEOUT: answer["statement_millis"]}
+    assert millis.get(setting, 2**63 - 1) == 2**63 - 1
+    assert one.ok("rollback")["transaction_id"] == answer["transaction_id"]
+
+
+def test_a_begin_that_was_interrupted_has_begun_nothing(
+    one: Client, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Py4J calls the host in the thread that Ctrl-C reaches. What the session does next would be in a transaction."""
+    begin = {"catalogs": {"lake": one.options}, "current": "lake"}
+    one.resolve("a")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as during:
+        during.setattr(host.keeper, "watch", interrupt)
+        assert one.refused("begin", **begin)[0] == "XX000"
+    assert "//head." in one.resolve("a", "append", writes=True)["uri"]
+    assert one.refused("commit")[0] == "25P01"
+    id_ = one.begin()
+    with monkeypatch.context() as during:
+        during.setattr("lockstep.spark.host.transactions.ActiveTransactionError", interrupt)
+        assert one.refused("begin", **begin, within=id_)[0] == "XX000"
+    assert one.ok("rollback")["transaction_id"] == id_, "one that had begun before stays"
 
 
 # --- a COMMIT without an answer, and then nobody ----------------------------------------------------------------------

@@ -164,6 +164,8 @@ def test_a_catalogs_options() -> None:
         ),
         ({"lock-timeout": "long"}, "lock-timeout is 'long': expected a duration"),
         ({"announcement-expiry": "0s"}, "expected a second or more"),
+        ({"announcement-expiry": "4000000d"}, "at most a hundred years"),
+        ({"announcement-expiry": "9" * 400 + "d"}, "at most a hundred years"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, str], says: str) -> None:

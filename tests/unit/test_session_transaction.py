@@ -31,6 +31,7 @@ class Driver:
         said: each statement and each request, in order.
         fails: what an asked one raises.
         loses: statements that are carried out, and interrupted then.
+        batch: what a transaction carries out that has begun.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,6 +39,7 @@ class Driver:
         self.fails: dict[str, BaseException] = {}
         self.loses: set[str] = set()
         self.open: str | None = None
+        self.batch: dict[str, Any] | None = {"application": "orders", "number": 7}
         monkeypatch.setattr(session, "attach", lambda spark: None)
         monkeypatch.setattr(bridge, "is_remote", lambda spark: False)
         monkeypatch.setattr(bridge, "is_open", lambda spark: self._is_open())
@@ -56,7 +58,7 @@ class Driver:
 
     def _asked(self, op: str, asked: dict[str, Any]) -> dict[str, Any]:
         self._meet(op if asked or op != "batch" else "no batch")
-        return {"last_batch": None, "is_replay": False} if op == "begun" else {}
+        return {"batch": self.batch, "last_batch": None, "is_replay": False} if op == "begun" else {}
 
     def _executed(self, statement: str) -> dict[str, Any]:
         self._meet(statement)
@@ -125,6 +127,18 @@ def test_a_begin_that_is_interrupted_leaves_nothing_open(driver: Driver, batch: 
     driver.loses = {"BEGIN TRANSACTION"}
     with pytest.raises(KeyboardInterrupt), begun(batch):
         raise AssertionError("the block must not run")
+    assert driver.open is None
+
+
+@pytest.mark.parametrize("other", [None, {"application": "orders", "number": 6}])
+def test_a_transaction_that_does_not_carry_its_batch_out_does_not_run(
+    driver: Driver, other: dict[str, Any] | None
+) -> None:
+    """Of whoever is told of the batch nobody may be left by BEGIN: its rows would be written each time it is tried."""
+    driver.batch = other
+    with pytest.raises(UnavailableError, match=r"batch 7 of orders") as caught, begun(BATCH):
+        raise AssertionError("the block must not run")
+    assert caught.value.retryable
     assert driver.open is None
 
 

@@ -37,6 +37,9 @@ FORMAT = 1
 MAX_FILES = 10_000
 """Files that one announcement names; who replaces more announces the whole table."""
 
+MAX_EXPIRY_SECONDS = 100 * 366 * 24 * 60 * 60
+"""There is a time at which every announcement expires: the calendar ends with the year 9999."""
+
 
 class Announcement(Value, frozen=True):
     """What an open transaction has done to one table, as a file says it to the others.
@@ -129,8 +132,10 @@ class Resolution:
         if policy not in policies:
             raise InvalidError(f"resolution is {policy!r}: expected one of {', '.join(RESOLUTION.choices)}")
         expiry_seconds = seconds(ANNOUNCEMENT_EXPIRY, options)
-        if expiry_seconds < 1:
-            raise InvalidError(f"announcement-expiry is {expiry_seconds} s: expected a second or more")
+        if not 1 <= expiry_seconds <= MAX_EXPIRY_SECONDS:
+            raise InvalidError(
+                f"announcement-expiry is {expiry_seconds} s: expected a second or more, and at most a hundred years"
+            )
         return cls(policies[policy], seconds(LOCK_TIMEOUT, options), expiry_seconds)
 
 

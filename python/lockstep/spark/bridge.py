@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import hmac
 import logging
+import os
 import secrets
 import threading
 from dataclasses import dataclass
@@ -64,7 +65,8 @@ def attach(spark: SparkSession) -> None:
         if (attached := _hosts.get(id(gateway))) is not None:
             if attached.context is not context:
                 if attached.application != context.applicationId:
-                    attached.host.close()  # what the application before left open, no session of it can end any more
+                    # What the one before left open, no session of it can end any more.
+                    attached.host.begin_anew(context.appName)
                 attached.context, attached.application = context, context.applicationId
                 connect(OverPy4J(gateway, context._jsc.hadoopConfiguration))
             return
@@ -77,6 +79,15 @@ def attach(spark: SparkSession) -> None:
         if _shim(spark).attach(_Callback(host, secret), secret):
             _hosts[id(gateway)] = _Attached(gateway, context, context.applicationId, host)
             atexit.register(host.close)
+
+
+def _leave_to_parent() -> None:
+    """Have a process that was forked end no transaction when it exits: they are its parent's."""
+    for attached in _hosts.values():
+        atexit.unregister(attached.host.close)
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def is_remote(spark: SparkSession) -> bool:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Self, TypeAlias, TypeVar
 
+from msgspec import structs
 from pyspark.sql import SparkSession
 
 from lockstep.arguments import check_result, check_runs_when_called, takes
@@ -31,6 +32,7 @@ from lockstep.errors import (
     MissingFilesError,
     NoTransactionError,
     TransactionStateError,
+    UnavailableError,
     UnsupportedError,
 )
 from lockstep.retry import AGAIN
@@ -114,6 +116,7 @@ class SessionTransaction(Block):
         if self.batch is not None:
             try:
                 answer = bridge.ask(self._spark, "begun")
+                _check_carried_out(self.batch, answer["batch"])
             except BaseException as error:  # an interrupt too: Python calls no `__exit__` now
                 give_up(self.rollback, error)
                 raise
@@ -234,6 +237,15 @@ class SessionTransaction(Block):
     def _execute(self, statement: str) -> dict[str, Any]:
         with lockstep_errors():
             return self._spark.sql(statement).collect()[0].asDict()
+
+
+def _check_carried_out(batch: Batch, answered: object) -> None:
+    """Raise UnavailableError unless the transaction that has begun carries out the micro-batch, as a host answers."""
+    if answered != structs.asdict(batch):
+        raise UnavailableError(
+            f"batch {batch.number} of {batch.application}: Lockstep's host ended between the two requests that begin "
+            "it, so the transaction was begun without it. It is rolled back, and nothing was done: run it again"
+        )
 
 
 @takes(

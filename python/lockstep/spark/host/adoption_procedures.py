@@ -27,7 +27,14 @@ from lockstep.errors import ActiveTransactionError, InvalidError, UndefinedError
 from lockstep.recovery.choices import Choice, choices
 from lockstep.recovery.divergence import Divergence, divergence
 from lockstep.recovery.settle import settle, side_of
-from lockstep.spark.host.calls import answer_of, known, list_first, parts_of, stored_name_in, written_parts
+from lockstep.spark.host.calls import (
+    answer_of,
+    known,
+    list_first,
+    stored_name_in,
+    stored_namespace_in,
+    written_parts,
+)
 from lockstep.spark.host.procedure import Procedure
 from lockstep.spark.host.protocol import procedures as protocol
 from lockstep.storage.urls import url_below
@@ -116,7 +123,7 @@ def _asked(
     scope = requests.names_in(session, house)
     if "table" in said:
         return Sorted([Wanted(stored_name_in(request, said["table"], scope), said["location"])], [])
-    namespace = None if (text := said.get("namespace")) is None else _namespace(request, text, scope)
+    namespace = None if (text := said.get("namespace")) is None else stored_namespace_in(request, text, scope)
     if "folder" in said:
         return Sorted(tables_below(house.catalog.lake.storage, said["folder"], namespace), [])
     return _in_schema(request, house, scope, namespace, said)
@@ -188,7 +195,7 @@ def _release(requests: ProcedureRequests, session: Session, request: protocol.Ca
         if table is not None:
             names = [stored_name_in(request, str(table), tx.names)]
         else:
-            space = _namespace(request, str(namespace), tx.names)
+            space = stored_namespace_in(request, str(namespace), tx.names)
             tx.names.check_namespace(space)
             names = sorted(names_in(tx.names.tables, space))
         gone.extend(release(house.catalog.lake, tx, names))
@@ -231,11 +238,6 @@ def _choice(found: Divergence, choice: Choice) -> list[protocol.Value]:
         *map(known, (counts.files_added, counts.files_removed, counts.rows_added, counts.rows_removed)),
         choice.refused,
     ]
-
-
-def _namespace(request: protocol.CallProcedure, text: str, scope: Names | Database) -> Namespace:
-    space = tuple(parts_of(request, text, scope))
-    return space if request.case_sensitive else spelled_namespace(space, scope)
 
 
 def _columns(house: Lakehouse, table: Found) -> list[protocol.Value]:

@@ -14,8 +14,8 @@ from lockstep.spark.host.procedure import Rows
 from lockstep.spark.host.protocol import procedures as protocol
 from lockstep.spark.host.times import micros_of, time_of
 from lockstep.timeline.database import Database
-from lockstep.timeline.entry import Name
-from lockstep.transactions.ddl import spelled
+from lockstep.timeline.entry import Name, Namespace
+from lockstep.transactions.ddl import spelled, spelled_namespace
 from lockstep.transactions.names import Names
 
 AMBIGUOUS = "42702"
@@ -118,6 +118,16 @@ def stored_name_in(request: protocol.CallProcedure, text: str, scope: Names | Da
     """
     name = name_in(request, text, scope)
     return name if request.case_sensitive else spelled(name, scope)
+
+
+def stored_namespace_in(request: protocol.CallProcedure, text: str, scope: Names | Database) -> Namespace:
+    """Return the namespace that a text says; where case does not count, as it is stored in what a session sees.
+
+    Raises:
+        InvalidError (42702): several namespaces may be meant. See `parts_of`.
+    """
+    space = tuple(parts_of(request, text, scope))
+    return space if request.case_sensitive else spelled_namespace(space, scope)
 
 
 def micros(time: datetime | None) -> int | None:

@@ -28,7 +28,7 @@ from lockstep.spark.host.protocol.base import Answer, RequestBase
 from lockstep.spark.host.protocol.options import TellOptions
 from lockstep.spark.host.protocol.roots import SawRoot, SparkStarted
 from lockstep.spark.host.protocol.tables import Claim
-from lockstep.spark.host.protocol.transactions import CheckSetting, Ended, HostLost, Lapse
+from lockstep.spark.host.protocol.transactions import Begin, CheckSetting, Ended, HostLost, Lapse
 from lockstep.spark.host.requests import Operation, operation
 from lockstep.spark.host.retention import RetentionRequests
 from lockstep.spark.host.row_changes import RowChangeRequests
@@ -100,6 +100,8 @@ class Host:
             return refusal(error)
         except BaseException as error:  # noqa: BLE001 (logged, and told to whoever asked, who would wait for ever)
             _log.exception("%s failed", description_of(request))
+            if isinstance(parsed_request, Begin) and parsed_request.within is None:
+                self._end_unknown(parsed_request.session)
             what = f"internal error: {type(error).__name__}: {error}"
             return refusal(LockstepError(f"{what}. Please report it; `lockstep log` shows what was committed"))
 
@@ -126,14 +128,28 @@ class Host:
         self._options.tell(request)
         return Answer()
 
+    def begin_anew(self, application: str) -> None:
+        """Roll back whatever is open, for its Spark was stopped; what the driver's next one begins is looked after.
+
+        Args:
+            application: what that one is called.
+        """
+        self.close()
+        self.keeper = Keeper(self._all_sessions)
+        self.lakehouses.begin_anew(application)
+
     def close(self) -> None:
         """Roll back whatever is open: the driver ends. What cannot be rolled back keeps nothing else from it."""
         self.keeper.close()
         for session in self._all_sessions():
-            with session.lock:
-                if session.transaction is not None and session.catalog is not None and session.transaction.is_open:
-                    end_unasked(session.transaction, session.catalog)
-                session.transaction = None
+            _end(session)
+
+    def _end_unknown(self, id: str) -> None:
+        """Roll back what a BEGIN that failed may have begun: the shim knows of none, so nobody would commit it."""
+        with self._lock:
+            session = self._sessions.get(id)
+        if session is not None:
+            _end(session)
 
     # --- what requests are about --------------------------------------------------------------------------------------
 
@@ -178,6 +194,14 @@ class Host:
             if tx is not None and house is not None and tx.id == id and session.lost_transaction is None:
                 return session, house, tx
         raise _no_transaction(id)
+
+
+def _end(session: Session) -> None:
+    """Roll back what a session has open, which nobody asks for."""
+    with session.lock:
+        if session.transaction is not None and session.catalog is not None and session.transaction.is_open:
+            end_unasked(session.transaction, session.catalog)
+        session.transaction = None
 
 
 def _no_transaction(transaction: str) -> NoTransactionError:

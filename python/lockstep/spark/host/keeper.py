@@ -130,17 +130,21 @@ class Keeper:
     def _end(self, watched: _Watched, why: str, sqlstate: str) -> None:
         """End a transaction unasked; if a request of it is under way, that is for a later look.
 
-        Its files stay until its session says COMMIT or ROLLBACK: a statement of it may be reading them.
+        Its files stay until its session says COMMIT or ROLLBACK: a statement of it may be reading them. What it has
+        announced does not: nobody is to wait for it.
         """
-        session, tx = watched.session, watched.tx
+        session, tx, house = watched.session, watched.tx, None
         if not session.lock.acquire(blocking=False):
             return
         try:
             if session.has(tx.id) and tx.is_open:
                 _log.warning("transaction %s is rolled back: %s", tx.id, why)
                 session.lost_transaction = LostTransaction(tx.id, why, sqlstate=sqlstate)
+                house = session.catalog
         finally:
             session.lock.release()
+        if house is not None:
+            house.catalog.let_pass(tx)
         self._forget(tx.id, why)
 
     def _forget(self, id_: str, why: str = "") -> None:

@@ -212,6 +212,12 @@ class Lakehouses:
         # Where a relative root is, is settled once: a driver may go to another folder later.
         self._urls = lru_cache(_ROOTS)(url_of)
 
+    def begin_anew(self, application: str) -> None:
+        """Take another name to commit under, with which all catalogs are opened again."""
+        with self._lock:
+            self._application = application
+            self._catalogs.clear()
+
     @property
     def remembered(self) -> tuple[int, int]:
         """How many catalogs, and how many lakes, are in memory."""

@@ -16,7 +16,14 @@ from lockstep.exports.tagged import create_tag
 from lockstep.recovery.tags import new_tag
 from lockstep.spark.host import upkeep
 from lockstep.spark.host.adoption_procedures import ADOPTION_PROCEDURES
-from lockstep.spark.host.calls import WHEN, answer_of, micros, stored_name_in, version_said
+from lockstep.spark.host.calls import (
+    WHEN,
+    answer_of,
+    micros,
+    stored_name_in,
+    stored_namespace_in,
+    version_said,
+)
 from lockstep.spark.host.export_procedures import EXPORT_PROCEDURES
 from lockstep.spark.host.procedure import Procedure
 from lockstep.spark.host.protocol import procedures as protocol
@@ -231,11 +238,13 @@ class ProcedureRequests(Requests):
         """Delete files that no version needs."""
         house, own = self._outside(session, request)
         upkeep.check_one(request.arguments)
-        table = None
-        if (said := request.arguments.get("table")) is not None:
-            head = house.catalog.lake.refresh()
-            table = stored_name_in(request, str(said), head)
-        return answer_of([upkeep.vacuum(house, own, request.arguments, table)])
+        table, namespace = (request.arguments.get(key) for key in ("table", "namespace"))
+        head = house.catalog.lake.refresh()
+        within = (
+            None if table is None else stored_name_in(request, str(table), head),
+            None if namespace is None else stored_namespace_in(request, str(namespace), head),
+        )
+        return answer_of([upkeep.vacuum(house, own, request.arguments, *within)])
 
     def remove_orphan_files(self, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
         """Delete litter."""

@@ -16,6 +16,7 @@ from lockstep.recovery.restore import Selection, TableRestore
 from lockstep.spark.host.calls import WHEN, answer_of, known, micros, name_in, parts_of, texts_in, version_said
 from lockstep.spark.host.procedure import Procedure
 from lockstep.spark.host.protocol import procedures as protocol
+from lockstep.spark.host.versions import number
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Name, Table
 from lockstep.transactions.ddl import spelled, spelled_namespace, spellings
@@ -143,7 +144,7 @@ def _diff(requests: ProcedureRequests, session: Session, request: protocol.CallP
     def end(key: str) -> int | None:
         said = version_said(request.arguments, key, f"{key}_timestamp")
         if isinstance(said, str) and said.isascii() and said.isdecimal():
-            return int(said)
+            return number(said)
         if said is None or isinstance(said, int):
             return said
         return house.catalog.as_of(said, at_most=last, names=None if tx is None else tx.names).version

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from lockstep.errors import UndefinedError
+from lockstep.errors import InvalidError, UndefinedError
 from lockstep.spark.host.protocol.base import (
     AboutCatalog,
     AboutName,
@@ -20,7 +20,7 @@ from lockstep.spark.host.sessions import Session
 from lockstep.system.namespace import is_of_system, is_reserved, refuse_reserved
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Name, Namespace, Table, names_in
-from lockstep.transactions.ddl import spelled, spelled_namespace, spellings
+from lockstep.transactions.ddl import AMBIGUOUS, spelled, spelled_namespace, spellings
 from lockstep.transactions.lookup import find_table
 from lockstep.transactions.names import NO_NAMESPACE, Names
 from lockstep.transactions.transaction import Transaction
@@ -79,7 +79,19 @@ class Requests:
         house.catalog.look(tx, dict.fromkeys(names))
 
     def _new_name(self, session: Session, house: Lakehouse, request: AboutName, to: tuple[str, ...], old: Name) -> Name:
-        """Return what a request renames a table or view to, which may be its own name in another case."""
+        """Return what a request renames a table or view to, which may be its own name in another case.
+
+        Raises:
+            InvalidError (42702): its first part may be the catalog, and a namespace that is called alike.
+        """
+        is_short = len(to) == 2 and to[0] == request.catalog
+        if is_short and (request.catalog,) in self._names_in(session, house).namespaces:
+            inside = ".".join(old.namespace)
+            raise InvalidError(
+                f"{'.'.join(to)} may be {to[1]} of the namespace {to[0]} or of the catalog that is called alike: write "
+                f"{to[0]}.{to[0]}.{to[1]}, or {to[0]}.{inside}.{to[1]}",
+                sqlstate=AMBIGUOUS,
+            )
         new = new_name_of(request, to, old)
         self._refuse_system(session, house, new.namespace)
         name = new if request.case_sensitive else spelled(new, self._scope(session, house))

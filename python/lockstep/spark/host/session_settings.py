@@ -27,6 +27,10 @@ TIMEOUTS = (TRANSACTION_TIMEOUT, IDLE_TIMEOUT, STATEMENT_TIMEOUT)
 """How long a transaction may be open, be idle, and how long its statements may run."""
 
 
+_DIGITS = 18
+"""What a whole number has at most: the shim has 64 bits for it."""
+
+
 def check_known(settings: Settings) -> None:
     """Refuse a setting that is none of ours, for one that is misspelt would change nothing.
 
@@ -93,6 +97,6 @@ def timeout(setting: Setting, settings: Settings) -> float | None:
 
 def _whole_number(setting: Setting, settings: Settings, expected: str) -> int:
     value = setting.value_in(settings) or ""
-    if not (value.isascii() and value.isdigit()):
+    if not (value.isascii() and value.isdigit() and len(value) <= _DIGITS):
         raise InvalidError(f"{setting.name} is {value!r}: expected {expected}")
     return int(value)

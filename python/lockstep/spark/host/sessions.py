@@ -69,8 +69,9 @@ class Session:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no request under way, no transaction, and none to hear of."""
-        return not self.requests and self.transaction is None and self.lost_transaction is None
+        """Whether it has no request under way, no transaction, and none to hear of or about to begin."""
+        is_without = self.transaction is None and self.lost_transaction is None and self.next_batch is None
+        return not self.requests and is_without
 
     def has(self, transaction: str) -> bool:
         """Whether it keeps the transaction of this id."""

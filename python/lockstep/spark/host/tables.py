@@ -14,6 +14,7 @@ from lockstep.commit.elsewhere import reserve
 from lockstep.commit.scans import Scan
 from lockstep.errors import (
     ActiveTransactionError,
+    ExpiredError,
     InvalidError,
     LockstepError,
     UndefinedError,
@@ -30,7 +31,7 @@ from lockstep.spark.host.versions import database_version, number
 from lockstep.system.namespace import NAMESPACE as SYSTEM
 from lockstep.system.tables import TABLES
 from lockstep.timeline.database import Database
-from lockstep.timeline.entry import NEW, Name, Table
+from lockstep.timeline.entry import NEW, Name, Table, View
 from lockstep.timeline.functions import said
 from lockstep.transactions.ddl import holder
 from lockstep.transactions.folders import is_own
@@ -235,17 +236,17 @@ class TableRequests(UsesOfDefinitions):
                 tx.seen.tables.add(scan.table)
             assert session.catalog is not None, "a transaction is of a catalog"
             for view in self._definitions_of(session.catalog, request.views, request.catalogs):
-                self._use_view(tx, view)
+                self._use_view(session.catalog, tx, view)
         return Answer()
 
-    def _use_view(self, tx: Transaction, view: protocol.UsedView) -> None:
+    def _use_view(self, house: Lakehouse, tx: Transaction, view: protocol.UsedView) -> None:
         """Note that a DataFrame uses a view's definition, unless it is another one than the snapshot's."""
         name = Name(namespace=view.name[:-1], table=view.name[-1])
         if any(own_mark(tx, name, own) == view.version for own in tx.names.defined if own.name == name):
             return
         check_not_ended(view)
         current = tx.base.views.get(name)
-        if current is None or current.since > view.version:
+        if current is None or not _is_as_in(house, view.version, current, tx.base):
             raise ActiveTransactionError(
                 f"a DataFrame from before BEGIN uses {said(name)} as it was in database version {view.version}, which "
                 f"is not what the open transaction ({tx.id}) sees: make it again inside it"
@@ -388,6 +389,19 @@ class TableRequests(UsesOfDefinitions):
             session, request, lambda tx: tx.changing().rename_table(name, new), f"ALTER TABLE {name} RENAME TO {new}"
         )
         return Answer()
+
+
+def _is_as_in(house: Lakehouse, version: int, view: View, snapshot: Database) -> bool:
+    """Tell whether a view of a snapshot is the same in a database version, be that an older or a newer one."""
+    if version <= snapshot.version:
+        return view.since <= version
+    timeline = house.catalog.timeline  # the snapshot is an older version, AS OF which the transaction began
+    if version > timeline.head.version:
+        house.catalog.lake.refresh()
+    try:
+        return timeline.at(version).views.get(view.name) == view
+    except ExpiredError:
+        return False
 
 
 def _check_format(name: Name, provider: str | None) -> None:

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 KEPT_SECONDS = int(SHARED_TRANSACTION_TIMEOUT.default or 0)
 """How long a shared transaction waits for another client when the last one has gone, if nothing else is said."""
 
+_MOST_MILLIS = 2**63 - 1
+
 _LAPSES: Mapping[str, tuple[str, str | None]] = {
     "deserted": (
         f"all connections that shared it were closed, and none came within {SHARED_TRANSACTION_TIMEOUT.name}",
@@ -116,19 +118,21 @@ class TransactionRequests:
             case_sensitive=request.case_sensitive,
             as_of=_as_of(request),
         )
-        total = _seconds(TRANSACTION_TIMEOUT, request, house)
-        session.deadline = time.monotonic() + total if total else None
-        session.catalog, session.goes_on, session.transaction = house, goes_on(request.settings), tx
-        self._host.keeper.watch()
-        return protocol.BeginAnswer(
+        answer = protocol.BeginAnswer(
             database_version=tx.base.version,
             transaction_id=tx.id,
             catalog=name,
             root=house.catalog.lake.storage.url,
             kept_seconds=kept_seconds(request.settings),
-            idle_millis=ceil(1000 * _seconds(IDLE_TIMEOUT, request, house)),
-            statement_millis=ceil(1000 * _seconds(STATEMENT_TIMEOUT, request, house)),
+            idle_millis=_millis(_seconds(IDLE_TIMEOUT, request, house)),
+            statement_millis=_millis(_seconds(STATEMENT_TIMEOUT, request, house)),
         )
+        total = _seconds(TRANSACTION_TIMEOUT, request, house)
+        # Once all is known that is answered: of a BEGIN that is refused the shim knows nothing.
+        session.deadline = time.monotonic() + total if total else None
+        session.catalog, session.goes_on, session.transaction = house, goes_on(request.settings), tx
+        self._host.keeper.watch()
+        return answer
 
     def _check_setting(self, _: Session, request: protocol.CheckSetting) -> Answer:
         check({request.name.removeprefix(PREFIX): request.value})
@@ -141,7 +145,7 @@ class TransactionRequests:
     def _begun(self, session: Session, _: protocol.Begun) -> protocol.BegunAnswer:
         tx = self._open_transaction(session, "a micro-batch")[0]
         last_batch = None if tx.batch is None else tx.base.batches.get(tx.batch.application)
-        return protocol.BegunAnswer(last_batch=last_batch, is_replay=tx.is_replay)
+        return protocol.BegunAnswer(batch=tx.batch, last_batch=last_batch, is_replay=tx.is_replay)
 
     def _commit(self, session: Session, request: protocol.Commit) -> protocol.CommitAnswer:
         tx, house = self._open_transaction(session, "COMMIT")
@@ -314,6 +318,11 @@ def _seconds(setting: Setting, request: protocol.Begin, house: Lakehouse) -> flo
     """Return what a timeout is for a transaction, in seconds, 0 for ever: the session says it, or else the catalog."""
     said = timeout(setting, request.settings)
     return house.timeouts[setting] if said is None else said
+
+
+def _millis(seconds: float) -> int:
+    """Return a timeout in milliseconds, as the shim takes it: it has 64 bits for them."""
+    return ceil(1000 * seconds) if 1000 * seconds < _MOST_MILLIS else _MOST_MILLIS
 
 
 def _as_of(request: protocol.Begin) -> int | datetime | str | None:

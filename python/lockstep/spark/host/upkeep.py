@@ -16,7 +16,7 @@ from lockstep.settings import ORPHAN_AGE, RETENTION_AGE, RETENTION_VERSIONS
 from lockstep.spark.host.calls import micros
 from lockstep.spark.host.protocol import procedures as protocol
 from lockstep.spark.host.times import time_of
-from lockstep.timeline.entry import Name
+from lockstep.timeline.entry import Name, Namespace
 
 if TYPE_CHECKING:
     from lockstep.spark.host.lakehouses import Lakehouse
@@ -68,16 +68,18 @@ def expire(house: Lakehouse, own: Collection[OpenRecord], given: protocol.Argume
 
 
 def vacuum(
-    house: Lakehouse, own: Collection[OpenRecord], given: protocol.Arguments, table: Name | None
+    house: Lakehouse,
+    own: Collection[OpenRecord],
+    given: protocol.Arguments,
+    table: Name | None,
+    namespace: Namespace | None,
 ) -> protocol.Row:
     """Delete files that no version needs."""
-    namespace = given.get("namespace")
-    parts = None if namespace is None else tuple(str(namespace).removeprefix(f"{house.name}.").split("."))
     swept = upkeep.vacuum(
         house.catalog.lake,
         house.retention(),
         table=table,
-        namespace=parts,
+        namespace=namespace,
         own=own,
         dry_run=bool(given.get("dry_run")),
     )

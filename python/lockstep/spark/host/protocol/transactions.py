@@ -100,6 +100,9 @@ class Begun(RequestBase, frozen=True, kw_only=True, tag="begun"):
 class BegunAnswer(Answer, frozen=True, kw_only=True):
     """How a transaction's micro-batch stands."""
 
+    batch: Batch | None
+    """What the transaction carries out. None: no batch, or one of which a host was told that has ended since."""
+
     last_batch: int | None
     """The application's last recorded batch in the snapshot; None: there is none, or the transaction is no batch."""
 
