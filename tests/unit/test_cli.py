@@ -43,6 +43,20 @@ def test_init_makes_a_lake_and_leaves_one_that_is_there(root: Path) -> None:
     assert "there is a lake already, at database version 0" in lockstep("init", root).stdout
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+def test_init_with_locations_that_cannot_be_read_is_refused(
+    root: Path, is_there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said that a lake was made, also where there was one."""
+    if is_there:
+        lockstep("init", root)
+    monkeypatch.setenv("LOCKSTEP_LOCATIONS", str(root.parent / "absent.toml"))
+    done = lockstep("init", root)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "LOCKSTEP_LOCATIONS is" in done.stderr
+    assert root.exists() == is_there
+
+
 def lake_at(folder: Path) -> str:
     """Make a lake with an entry in it; return its path."""
     assert lockstep("init", folder).exit_code == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import random
 import re
@@ -356,8 +357,10 @@ def open_local(url: str, *, create: bool, fsync_data: bool = False) -> LocalStor
     storage = LocalStorage(root, fsync_data=fsync_data)
     try:
         if create and not root.exists():
+            absent = [root, *itertools.takewhile(lambda folder: not folder.exists(), root.parents)]
             root.mkdir(parents=True, exist_ok=True)
-            storage._sync(str(root.parent))  # noqa: SLF001 (it has the name of the root)
+            for folder in reversed(absent):
+                storage._sync(str(folder.parent))  # noqa: SLF001 (it has the name of a folder that was made)
         if not root.exists():
             raise InvalidError(f"no folder {root}: make a lake with `lockstep init {root}` (in Python: create=True)")
         if not root.is_dir():

@@ -164,7 +164,7 @@ def test_where_some_checkpoint_may_name_it_a_sidecar_stays(
 def test_a_sidecar_whose_name_looks_encoded_is_what_delta_takes_it_for(
     catalog: TransactionalCatalog, clock: Ticking
 ) -> None:
-    """As it stands. It was looked for decoded, and so it went though a checkpoint named it. One that is encoded stays."""
+    """As it stands. It was looked for decoded, and went though a checkpoint named it. An encoded one stays, too."""
     log, storage = place(catalog), catalog.lake.storage
     for name in ("a%20b", "c d"):
         storage.put(f"{log}/_sidecars/{name}.parquet", parquet(file("p"), kinds=("add",)))
