@@ -112,6 +112,13 @@ def test_urls_that_are_none(url: str, error: type[Exception], message: str) -> N
             Obstore({KEY: "https://h"}, "", "https://h"),
             id="an option goes before the environment",
         ),
+        pytest.param(
+            S3,
+            {"endpoint": "HTTP://H:9000/"},
+            {},
+            Obstore({KEY: "http://H:9000", "allow_http": "true"}, "", "http://H:9000"),
+            id="a scheme in capitals",
+        ),
         pytest.param(S3, {"profile": "p"}, {}, Obstore({}, "", "", "p"), id="profile"),
         pytest.param(S3, {"ca_certificate": "/c.pem"}, {}, Obstore({}, "/c.pem", ""), id="certificate"),
         pytest.param(

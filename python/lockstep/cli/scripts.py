@@ -57,8 +57,11 @@ _json = click.option("--json", "output", flag_value="json", help="The same as --
 
 def _read(file: IO[bytes], variables: dict[str, str], settings: Sequence[str] = ()) -> Script:
     name = "the script" if getattr(file, "name", "<stdin>") == "<stdin>" else Path(file.name).name
+    data = file.read(BYTES_AT_MOST + 1)
+    if len(data) > BYTES_AT_MOST:  # it may be cut within a character
+        raise InvalidError(f"{name} has more than {BYTES_AT_MOST} bytes")
     try:
-        text = file.read(BYTES_AT_MOST + 1).decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidError(f"{name} is not UTF-8: byte {error.start} cannot be read") from error
     return read(name, text, variables, frozenset(settings))

@@ -234,11 +234,17 @@ def endpoint_of(place: Place, options: Mapping[str, str], environment: Mapping[s
     Raises:
         InvalidError: options say more than one.
     """
-    said = {value.rstrip("/") for key, value in options.items() if _plain(key) in _ENDPOINT_OPTIONS and value}
+    said = {_address(value) for key, value in options.items() if _plain(key) in _ENDPOINT_OPTIONS and value}
     if len(said) > 1:
         raise InvalidError("the store's options say more than one endpoint: leave one")
     variables = (environment.get(name, "") for name in _ENDPOINT_VARIABLES[place.kind])
-    return next(iter(said), "") or next(filter(None, variables), "").rstrip("/")
+    return next(iter(said), "") or _address(next(filter(None, variables), ""))
+
+
+def _address(text: str) -> str:
+    """Return an endpoint with its scheme in small letters, and without a slash at its end."""
+    scheme, mark, rest = text.rstrip("/").partition("://")
+    return f"{scheme.lower()}{mark}{rest}" if mark else scheme
 
 
 def _plain(key: str) -> str:
