@@ -14,6 +14,7 @@ from pathlib import Path
 
 from lockstep.errors import InvalidError, StoreRefusedError, UnavailableError
 from lockstep.storage import Found, Names, Storage, checked, time_of
+from lockstep.storage.urls import shown
 from lockstep.workers import Workers
 
 CHUNK_BYTES = 1024 * 1024
@@ -399,8 +400,8 @@ def _path(url: str) -> str:
     path = url.removeprefix("file:")
     if path == url and (scheme := _SCHEME.match(url)) is not None:
         raise InvalidError(
-            f"{url!r} begins with {scheme[0]!r}, as a URL does, and is none that can be opened: write file:///… for a "
-            f"local folder, s3://… for a bucket, or ./{url} for a folder of that name"
+            f"{shown(url)!r} begins with {scheme[0]!r}, as a URL does, and is none that can be opened: write file:///… "
+            f"for a local folder, s3://… for a bucket, or ./{shown(url)} for a folder of that name"
         )
     if path.startswith("//") and path != url:
         host, slash, rest = path[2:].partition("/")

@@ -32,6 +32,7 @@ from lockstep.settings import (
 )
 from lockstep.storage import checked
 from lockstep.storage.hosts import AZURE, Style, host_of_blobs, style_of
+from lockstep.storage.urls import shown
 
 Kind: TypeAlias = Literal["s3", "gs", "azure"]
 
@@ -60,7 +61,7 @@ _VIRTUAL = "virtual_hosted_style_request"
 
 _TRUE = frozenset({"1", "true", "on", "yes", "y"})
 _FALSE = frozenset({"0", "false", "off", "no", "n"})
-"""How obstore's options say yes and no, in capitals or not."""
+"""How obstore's options say it, in capitals or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +96,17 @@ def place_of(url: str) -> Place:
     scheme, _, rest = url.partition("://")
     if scheme == "az":
         raise UnsupportedError(
-            f"{url!r} does not say which account: write abfss://container@account.dfs.{AZURE}/prefix, which Spark "
-            "reads too"
+            f"{shown(url)!r} does not say which account: write abfss://container@account.dfs.{AZURE}/prefix, which "
+            "Spark reads too"
         )
     if scheme in _NOT_OF_HADOOP:
-        raise UnsupportedError(f"no store for {url!r}: {_NOT_OF_HADOOP[scheme]}")
+        raise UnsupportedError(f"no store for {shown(url)!r}: {_NOT_OF_HADOOP[scheme]}")
     if scheme not in KINDS:
         raise UnsupportedError(
-            f"no store for {url!r}: use a local path, file://, s3://, s3a://, gs://, abfss:// or hdfs://"
+            f"no store for {shown(url)!r}: use a local path, file://, s3://, s3a://, gs://, abfss:// or hdfs://"
         )
     authority, _, prefix = rest.partition("/")
-    _refuse_key(scheme, authority)
+    _refuse_key(scheme, authority, prefix)
     prefix = prefix.strip("/")
     kind = KINDS[scheme]
     bucket, at, host = authority.partition("@") if kind == "azure" else (authority, "", "")
@@ -116,7 +117,11 @@ def place_of(url: str) -> Place:
     return Place(kind, bucket, checked(prefix) if prefix else "", host)
 
 
-def _refuse_key(scheme: str, authority: str) -> None:
+_SIGNED = re.compile(r"[?&](sig|x-amz-signature|x-goog-signature)=", re.IGNORECASE)
+"""What a signed address has behind its path, as Azure shows one to who asks it for a SAS."""
+
+
+def _refuse_key(scheme: str, authority: str, path: str) -> None:
     """Refuse a root with a key in it: roots are in entries, messages, plans and the UI.
 
     Raises:
@@ -126,6 +131,11 @@ def _refuse_key(scheme: str, authority: str) -> None:
         raise InvalidError(
             f"the root ({scheme}://…) has a user or a key before its bucket, and a root is shown in many places. Give "
             "keys as options of the store, or in variables of the environment"
+        )
+    if _SIGNED.search(path):
+        raise InvalidError(
+            f"the root ({scheme}://…) has a signature behind its path, and a root is shown in many places. Give a SAS "
+            "as the option `sas_key` of the store"
         )
 
 
