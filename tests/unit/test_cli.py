@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -395,3 +396,20 @@ def test_sql_writes_numbers_that_json_has_not_as_texts(root: Path) -> None:
     )
     strictly = json.loads(lockstep("sql", root, query, "--json").stdout, parse_constant=pytest.fail)
     assert strictly == [{"n": "NaN", "l": ["Infinity", 1.5], "s": {"a": "-Infinity", "b": None}, "m": [["k", "NaN"]]}]
+
+
+ODD = "a\x1b[2J\u009b31m\u202eb"
+"""Ends a line of what a terminal shows, colours the rest, and turns letters round."""
+
+
+def test_names_that_anybody_has_given_do_nothing_to_a_terminal(root: Path, orders: str) -> None:
+    """Those of files that are to go, and what a message says of a tag."""
+    [table] = [path.parent for path in root.glob("**/_delta_log")]
+    (table / f"{ODD}.parquet").write_bytes(b"x")
+    os.utime(table / f"{ODD}.parquet", (1e9, 1e9))
+    shown = lockstep("gc", root, "--dry-run", "--grace", "0s")
+    refused = lockstep("untag", root, ODD, "--yes")
+    assert (shown.exit_code, refused.exit_code) == (0, 1)
+    assert "31m" in shown.stdout
+    assert "31m" in refused.stderr
+    assert not set(ODD[1:-1]) & set(shown.stdout + refused.stderr) - set("[2J31m")

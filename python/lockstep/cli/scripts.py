@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from lockstep.cli.arguments import INTERRUPTED, absolute
-from lockstep.cli.printing import print_json, print_section, print_table, printable
+from lockstep.cli.printing import print_json, print_section, print_table, printable, say
 from lockstep.display import counted
 from lockstep.errors import CancelledError, InvalidError, LockstepError, StatementError
 from lockstep.scripts.script import BYTES_AT_MOST, Script, Step, read, refuse_transactions
@@ -258,7 +258,7 @@ class _Report:
         """Say why on standard error; as JSON also on standard output, beside what was done."""
         self._stop()
         notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
-        click.echo(f"lockstep: {error}{notes}", err=True)
+        say(f"lockstep: {error}{notes}", err=True)
         if self._output == "json":
             fields: dict[str, Any] = {"sqlstate": error.sqlstate, "message": error.message + notes}
             if isinstance(error, StatementError):
