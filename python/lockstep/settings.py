@@ -535,6 +535,14 @@ ENDPOINT_OF_AZURE = Setting(
 )
 REGION = Setting("AWS_REGION", "environment", "text", "The region of an S3 server.", otherwise="`AWS_DEFAULT_REGION`")
 DEFAULT_REGION = Setting("AWS_DEFAULT_REGION", "environment", "text", "As `AWS_REGION`, after it.")
+VIRTUAL_HOSTS = Setting(
+    "AWS_VIRTUAL_HOSTED_STYLE_REQUEST",
+    "environment",
+    "true or false",
+    "Whether requests of S3 name the bucket in the host's name and not in the path, where the option of that name does "
+    "not say it.",
+    otherwise="in the path",
+)
 
 SETTINGS: tuple[Setting, ...] = tuple(value for value in list(vars().values()) if isinstance(value, Setting))
 """All of them, in the order of this module."""

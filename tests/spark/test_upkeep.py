@@ -62,7 +62,7 @@ def test_upkeep_removes_sidecars_of_checkpoints_that_are_gone_and_no_others(spar
 
     def named() -> set[str]:
         paths = [path.relative_to(root).as_posix() for path in log.glob("[!.]*.checkpoint.*")]
-        return {name for path in paths for name in sidecars_of(lake.storage, path) or ()}
+        return {name for path in paths for [name] in sidecars_of(lake.storage, path) or ()}
 
     before = named()
     then = time.time() - 40 * 24 * 3600

@@ -215,6 +215,21 @@ def test_a_root_removed_under_a_store_is_unavailable(tmp_path: Path) -> None:
     assert not (tmp_path / "lake").exists()
 
 
+def test_a_root_that_is_made_is_found_again_after_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each folder above it that had to be made, too: without one of their names all that was committed is gone."""
+    fsync, synced = os.fsync, list[Path]()
+
+    def noted(handle: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{handle}").readlink())
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    open_storage(str(tmp_path / "a" / "b" / "lake"), create=True)
+    assert synced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
+    open_storage(str(tmp_path / "a" / "b" / "lake"), create=True)
+    assert len(synced) == 3
+
+
 def test_a_local_root_by_each_of_its_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Path, relative path and file URLs open the same folder, under one URL; a % in it is a %."""
     root = tmp_path / "my lake%20"

@@ -6,12 +6,14 @@ import os
 import re
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from werkzeug.serving import make_server
 
@@ -27,6 +29,8 @@ from lockstep.storage.options import (
     of_environment,
     place_of,
 )
+from lockstep.tables.version import _for_deltalake
+from tests.support.proxy import Proxy
 from tests.support.s3 import moto, serving
 
 S3 = Place("s3", "b", "lake")
@@ -36,6 +40,8 @@ AZURE = Place("azure", "c", "lake", HOST)
 
 KEY = "aws_endpoint_url_s3"
 """The option that goes before all other endpoints, in obstore's order."""
+
+VIRTUAL = "aws_virtual_hosted_style_request"
 
 ACCOUNT = {"account_name": "acc", "use_emulator": "false"}
 BLOBS = "https://acc.blob.core.windows.net"
@@ -106,6 +112,13 @@ def test_urls_that_are_none(url: str, error: type[Exception], message: str) -> N
             Obstore({KEY: "https://h"}, "", "https://h"),
             id="an option goes before the environment",
         ),
+        pytest.param(
+            S3,
+            {"endpoint": "HTTP://H:9000/"},
+            {},
+            Obstore({KEY: "http://H:9000", "allow_http": "true"}, "", "http://H:9000"),
+            id="a scheme in capitals",
+        ),
         pytest.param(S3, {"profile": "p"}, {}, Obstore({}, "", "", "p"), id="profile"),
         pytest.param(S3, {"ca_certificate": "/c.pem"}, {}, Obstore({}, "/c.pem", ""), id="certificate"),
         pytest.param(
@@ -141,6 +154,42 @@ def test_urls_that_are_none(url: str, error: type[Exception], message: str) -> N
             ),
             id="another azure",
         ),
+        *(
+            pytest.param(
+                Place("azure", "c", "", host),
+                {},
+                {},
+                Obstore({**ACCOUNT, "endpoint": f"https://{blobs}"}, "", f"https://{blobs}"),
+                id=host,
+            )
+            for host, blobs in [
+                ("acc.z01.dfs.storage.azure.net", "acc.z01.blob.storage.azure.net"),
+                ("acc.blob.core.windows.net", "acc.blob.core.windows.net"),
+                ("acc", "acc.blob.core.windows.net"),
+                ("acc.example.org", "acc.blob.example.org"),
+            ]
+        ),
+        pytest.param(
+            S3,
+            {"aws_virtual_hosted_style_request": "on", "endpoint": "http://10.0.0.1:9000"},
+            {},
+            Obstore({KEY: "http://10.0.0.1:9000", VIRTUAL: "false", "allow_http": "true"}, "", "http://10.0.0.1:9000"),
+            id="a host that is a number has no buckets below it",
+        ),
+        pytest.param(
+            S3,
+            {"virtual_hosted_style_request": "true"},
+            {},
+            Obstore({VIRTUAL: "true"}, "", ""),
+            id="Amazon's own hosts",
+        ),
+        pytest.param(
+            S3,
+            {"virtual_hosted_style_request": "no", "endpoint": "https://b.h"},
+            {"AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true"},
+            Obstore({KEY: "https://b.h", VIRTUAL: "false"}, "", "https://b.h"),
+            id="an option goes before the variable: the bucket in the path",
+        ),
     ],
 )
 def test_what_obstore_is_told(
@@ -159,6 +208,7 @@ def test_what_obstore_is_told(
         (AZURE, {"container_name": "other"}, "another one than the URL says"),
         (AZURE, {"use_emulator": "true"}, "give its address as `endpoint`"),
         (S3, {"endpoint": "https://user:planted@h"}, "is no address"),
+        (S3, {"virtual_hosted_style_request": "planted"}, "is neither true nor false"),
     ],
 )
 def test_options_that_say_two_things(place: Place, options: dict[str, str], message: str) -> None:
@@ -288,6 +338,26 @@ KEYS = {f"{B}access.key": "id", f"{B}secret.key": "s", f"{B}aws.credentials.prov
         ),
         pytest.param(
             S3,
+            {"proxy_url": "https://a%40b:p%2F%25@proxy"},
+            {},
+            {
+                f"{B}proxy.host": "proxy",
+                f"{B}proxy.port": "443",
+                f"{B}proxy.ssl.enabled": "true",
+                f"{B}proxy.username": "a@b",
+                f"{B}proxy.password": "p/%",
+            },
+            id="a proxy whose user and password are encoded, as in all URLs",
+        ),
+        pytest.param(
+            S3,
+            {"proxy_url": "proxy:3128"},
+            {},
+            {f"{B}proxy.host": "proxy", f"{B}proxy.port": "3128", f"{B}proxy.ssl.enabled": "false"},
+            id="a proxy without a scheme, as obstore takes it",
+        ),
+        pytest.param(
+            S3,
             {"profile": "p"},
             {},
             {
@@ -302,6 +372,9 @@ KEYS = {f"{B}access.key": "id", f"{B}secret.key": "s", f"{B}aws.credentials.prov
             {},
             {f"{B}aws.credentials.provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"},
             id="no signature",
+        ),
+        pytest.param(
+            GS, {"skip_signature": "YES"}, {}, {"fs.gs.auth.type": "UNAUTHENTICATED"}, id="yes in other words"
         ),
         pytest.param(S3, {"timeout": "10s", "ca_certificate": "/c"}, {}, {}, id="what Hadoop has nothing for"),
         pytest.param(
@@ -391,6 +464,73 @@ def test_what_hadoop_is_told(
     place: Place, options: dict[str, str], environment: dict[str, str], settings: dict[str, str]
 ) -> None:
     assert hadoop_settings(place, options, environment) == settings
+
+
+@pytest.mark.parametrize("url", ["http://user:planted/x@proxy:3128", "http://[planted", "http://planted:x", "http://"])
+def test_a_proxy_that_is_no_address(url: str) -> None:
+    """In the address may be a password, of which neither the message nor its causes tell a part."""
+    with pytest.raises(InvalidError, match="proxy_url is no address") as caught:
+        hadoop_settings(S3, {"proxy_url": url}, {})
+    assert "planted" not in "".join(traceback.format_exception(caught.value, chain=True)).partition("InvalidError")[2]
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None or caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize("endpoint", ["http://store.invalid:9000", "http://b.store.invalid:9000/"])
+@pytest.mark.parametrize("how", ["option", "variable"])
+def test_where_the_bucket_is_in_the_hosts_name(endpoint: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To both sides; obstore adds it to no endpoint: `lake`, which is a folder, was taken for the bucket."""
+    name, keys = "AWS_VIRTUAL_HOSTED_STYLE_REQUEST", {"access_key_id": "i", "secret_access_key": "s", "region": "r"}
+    monkeypatch.delenv(name, raising=False)
+    options = {**keys, "endpoint": endpoint}
+    if how == "option":
+        options["virtual_hosted_style_request"] = "Yes"
+    else:
+        monkeypatch.setenv(name, "true")
+    with listening() as (address, _), Proxy(address) as proxy:
+        store = open_storage(S3_URL, options={**options, "proxy_url": proxy.url})
+        with pytest.raises(UnavailableError):
+            store.get("a")
+        with pytest.raises(OSError, match="403"):
+            DeltaTable(f"{S3_URL}/t", storage_options=_for_deltalake(S3_URL, {**options, "proxy_url": proxy.url}))
+        asked = {target.partition("?")[0].rstrip("/") for _, target in proxy.requests}
+    assert "http://b.store.invalid:9000/lake/a" in asked
+    assert all(each.startswith("http://b.store.invalid:9000") for each in asked)
+    told = hadoop_settings(S3, options, of_environment())
+    assert told[f"{B}endpoint"] == "http://store.invalid:9000"
+    assert told[f"{B}path.style.access"] == "false"
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "named"),
+    [
+        (
+            S3_URL,
+            {"AWS_ACCESS_KEY_ID": "i", "aws_secret_access_key": "s", "region": "r", "endpoint_url_s3": "http://h/"},
+            {
+                "aws_access_key_id": "i",
+                "aws_secret_access_key": "s",
+                "aws_region": "r",
+                "aws_endpoint": "http://h",
+                "aws_allow_http": "true",
+            },
+        ),
+        (S3_URL, {"profile": "p"}, {"aws_profile": "p"}),
+        (
+            "gs://b/lake",
+            {"endpoint": "https://h", "skip_signature": "true"},
+            {"base_url": "https://h", "skip_signature": "true"},
+        ),
+        ("file:///lake", {}, None),
+    ],
+)
+def test_options_by_any_of_their_names_reach_delta_rs(
+    url: str, options: dict[str, str], named: dict[str, str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It passes over names that it does not know, and asks with the keys of the environment then, or another server."""
+    for name in (*S3_VARIABLES, "GOOGLE_BASE_URL", "AWS_VIRTUAL_HOSTED_STYLE_REQUEST"):
+        monkeypatch.delenv(name, raising=False)
+    assert _for_deltalake(url, options) == named
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -41,6 +42,20 @@ def test_init_makes_a_lake_and_leaves_one_that_is_there(root: Path) -> None:
     assert read("init", root) == {"root": f"file://{root}", "database_version": 0, "created": True}
     assert read("init", root)["created"] is False
     assert "there is a lake already, at database version 0" in lockstep("init", root).stdout
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_init_with_locations_that_cannot_be_read_is_refused(
+    root: Path, is_there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said that a lake was made, also where there was one."""
+    if is_there:
+        lockstep("init", root)
+    monkeypatch.setenv("LOCKSTEP_LOCATIONS", str(root.parent / "absent.toml"))
+    done = lockstep("init", root)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "LOCKSTEP_LOCATIONS is" in done.stderr
+    assert root.exists() == is_there
 
 
 def lake_at(folder: Path) -> str:
@@ -381,3 +396,20 @@ def test_sql_writes_numbers_that_json_has_not_as_texts(root: Path) -> None:
     )
     strictly = json.loads(lockstep("sql", root, query, "--json").stdout, parse_constant=pytest.fail)
     assert strictly == [{"n": "NaN", "l": ["Infinity", 1.5], "s": {"a": "-Infinity", "b": None}, "m": [["k", "NaN"]]}]
+
+
+ODD = "a\x1b[2J\u009b31m\u202eb"
+"""Ends a line of what a terminal shows, colours the rest, and turns letters round."""
+
+
+def test_names_that_anybody_has_given_do_nothing_to_a_terminal(root: Path, orders: str) -> None:
+    """Those of files that are to go, and what a message says of a tag."""
+    [table] = [path.parent for path in root.glob("**/_delta_log")]
+    (table / f"{ODD}.parquet").write_bytes(b"x")
+    os.utime(table / f"{ODD}.parquet", (1e9, 1e9))
+    shown = lockstep("gc", root, "--dry-run", "--grace", "0s")
+    refused = lockstep("untag", root, ODD, "--yes")
+    assert (shown.exit_code, refused.exit_code) == (0, 1)
+    assert "31m" in shown.stdout
+    assert "31m" in refused.stderr
+    assert not set(ODD[1:-1]) & set(shown.stdout + refused.stderr) - set("[2J31m")

@@ -157,6 +157,7 @@ def test_a_version_is_found_by_its_number_its_id_or_as_the_latest(
         ("abc", r"2 transactions' ids begin with abc: abc1 \(version 1\), abc2 \(version 2\) "),
         ("333", "database version 333 does not exist: there are 0 to 4"),  # a mistyped number, and no id
         ("99999999", "'99999999' is no database version, and no transaction's id begins so"),
+        ("9" * 5000, "9' is no database version, and no transaction's id begins so"),
         ("", "'' is no database version"),
         ("newest", "'newest' is no database version, .* 0 to 4, and latest"),
     ],

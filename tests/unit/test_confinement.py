@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import traceback
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from lockstep.adoption.places import place
 from lockstep.delta.actions import parse
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
 from lockstep.storage import open_storage, url_of
+from lockstep.storage.locations import registered
 from lockstep.storage.outside import OutsideStorage
 from lockstep.timeline.entry import MAX_ENTRY_BYTES, Commit, TableDdl, TableWrite
 from lockstep.timeline.files import decode, entry_path
@@ -182,6 +184,28 @@ def test_a_root_with_a_key_in_it_is_refused_without_the_key(url: str) -> None:
             use(url)
         assert "planted" not in str(caught.value)
         assert "AKIAKEY" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("abfss://c@a.dfs.core.windows.net/lake?sv=2022-11-02&SIG=planted", "has a signature behind its path"),
+        ("s3://b/lake?X-Amz-Signature=planted", "has a signature behind its path"),
+        ("https://a.blob.core.windows.net/c/lake?sv=2022-11-02&sig=planted", "no store for 'https://a.blob"),
+        ("https://ada:planted@host/lake", "no store for 'https://…@host/lake'"),
+        ("viewfs://planted@host/lake", "no store for 'viewfs://…@host/lake'"),
+        ("az://c:planted@a/lake", "'az://…@a/lake' does not say which account"),
+        ("s3:/b/lake?sig=planted", "begins with 's3:'"),
+    ],
+)
+def test_a_root_that_is_none_is_refused_without_what_may_be_a_key_in_it(url: str, said: str) -> None:
+    """As with an address that was copied from a portal; it was shown, or a folder of that name was made."""
+    for use in (open_storage, url_of, lambda url: registered("file:///lake", None, {url: {}})):
+        with pytest.raises(InvalidError) as caught:
+            use(url)
+        assert said in caught.value.message or "relative path" in caught.value.message
+        assert "planted" not in "".join(traceback.format_exception_only(caught.value))
+    assert url_of("s3://b/what?/sig=1") == "s3://b/what?/sig=1", "an odd name is a name"
 
 
 @pytest.mark.parametrize("folder", ["raw:2024/t", "a\\b/t", "n/_Delta_Log/t", "n\n/t"])

@@ -27,6 +27,7 @@ def uses(script: str) -> str:
 SESSION = "it is about the session, or the plan does not know it"
 TRANSACTION = "it begins or ends a transaction, or a part of one"
 NOT_PARSED = "sqlglot cannot parse it"
+OF_SYSTEM = "it reads a system table, which tells of all that there is"
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,12 @@ NOT_PARSED = "sqlglot cannot parse it"
         ("SELECT * FROM delta.`/data/t`", "r(delta./data/t)"),
         ("SELECT * FROM table_changes('lake.bank.t', 0)", "r(lake.bank.t)"),
         ("DESCRIBE TABLE EXTENDED t", "r(t)"),
+        # system tables
+        ("SELECT * FROM lake.System.history", OF_SYSTEM),
+        ("INSERT INTO t SELECT * FROM system.tables JOIN u", OF_SYSTEM),
+        ("CREATE TEMP VIEW v AS SELECT * FROM lake.system.locks; SELECT * FROM v", OF_SYSTEM),
+        ("USE lake.system; SELECT * FROM history", OF_SYSTEM),
+        ("SELECT * FROM system", "r(system)"),
         # WITH
         ("WITH c AS (SELECT * FROM s) SELECT * FROM c, t", "r(s,t)"),
         ("WITH a AS (SELECT * FROM s), b AS (SELECT * FROM A) SELECT * FROM b", "r(s)"),

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from lockstep.cli.main import main
 from lockstep.errors import UnsupportedError
-from lockstep.scripts.script import Step, read
+from lockstep.scripts.script import BYTES_AT_MOST, Step, read
 from lockstep.scripts.splitting import Statement
 from lockstep.spark.script import CHARACTERS_AT_MOST, message_and_place, run_script
 
@@ -99,8 +99,9 @@ def test_a_script_comes_from_standard_input_too() -> None:
         (SCRIPT, ["--var", "day=${x}"], "the value of the variable day has a variable in it: ${x}"),
         ("SELECT 1;\nSELECT `a", [], "load.sql, line 2: this has no end, or is none of Spark's: `a"),
         (b"SELECT '\xff'", [], "load.sql is not UTF-8: byte 8 cannot be read"),
+        ("ü" * (BYTES_AT_MOST // 2 + 1), [], f"load.sql has more than {BYTES_AT_MOST} bytes"),
     ],
-    ids=["undefined", "variable in a value", "no end", "not UTF-8"],
+    ids=["undefined", "variable in a value", "no end", "not UTF-8", "too long, and cut within a character"],
 )
 def test_what_no_script_is_is_refused(
     command: str, content: str | bytes, options: list[str], said: str, script: Path

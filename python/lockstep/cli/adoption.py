@@ -9,7 +9,7 @@ import click
 from msgspec.structs import astuple
 
 from lockstep.cli.arguments import goes_on, json_option, root_argument, yes_option
-from lockstep.cli.printing import print_json, print_table
+from lockstep.cli.printing import print_json, print_table, say
 from lockstep.cli.recovery import begun, name_of
 from lockstep.display import counted
 
@@ -97,7 +97,7 @@ def release(root: str, tables: tuple[str, ...], *, dry_run: bool, yes: bool, as_
             _print(found, None, as_json=True)
         elif not as_json:
             _print(found, None, as_json=False)
-            click.echo(f"{', '.join(map(str, names))} will be read and written without Lockstep")
+            say(f"{', '.join(map(str, names))} will be read and written without Lockstep")
     if not goes_on("released", yes=yes, dry_run=dry_run, as_json=as_json):
         return
     gone: list[Table] = []
@@ -142,7 +142,7 @@ def settle(
     offered = choices(catalog.lake, found, keep)
     made = None
     if not as_json:
-        click.echo(found.why.message)
+        say(found.why.message)
         _print_choices(offered)
     if keep is not None and goes_on("settled", yes=yes, dry_run=dry_run, as_json=as_json):
         text = f"lockstep settle {table} --{keep}"
@@ -150,7 +150,7 @@ def settle(
     if as_json:
         print_json({"table": found.table, "why": found.why.message, "choices": offered, "database_version": made})
     elif made is not None:
-        click.echo(f"settled, as of database version {made}")
+        say(f"settled, as of database version {made}")
     elif not dry_run:
         sys.exit(1)
 
@@ -175,4 +175,4 @@ def _print(tables: list[Found], made: int | None, *, as_json: bool) -> None:
     rows = [[each.name, each.version if each.version >= 0 else "", each.location, each.reason or ""] for each in tables]
     print_table(["table", "version", "location", "refused"], rows)
     if made is not None:
-        click.echo(f"{counted(len(tables), 'table')}, as of database version {made}")
+        say(f"{counted(len(tables), 'table')}, as of database version {made}")

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it."""
 
+DIGITS = 20
+"""So many no database version has."""
+
 root_argument = click.argument("root")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would become of what, and change nothing.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
@@ -49,7 +52,7 @@ def version_of(timeline: Timeline, text: str) -> int:
         UndefinedError (42704): there is no such tag, and it is no time.
         InvalidError: it was before the first version.
     """
-    if text.isascii() and text.isdecimal():
+    if is_version(text):
         return int(text)
     if (tag := timeline.head.tag(text)) is not None:
         return tag.version
@@ -58,6 +61,11 @@ def version_of(timeline: Timeline, text: str) -> int:
     raise UndefinedError(
         f"no tag {text}, which `lockstep tags` would list, and no time: write {TIMES}", sqlstate="42704"
     )
+
+
+def is_version(text: str) -> bool:
+    """Tell whether a text is a number that some database version may have; Python reads none of thousands of digits."""
+    return text.isascii() and text.isdecimal() and len(text) < DIGITS
 
 
 def _moment(text: str) -> datetime | None:

@@ -19,7 +19,7 @@ from lockstep.cli.arguments import (
     version_of,
     yes_option,
 )
-from lockstep.cli.printing import print_json, print_table
+from lockstep.cli.printing import print_json, print_table, say
 from lockstep.display import counted
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def drop_export(root: str, id_: str, *, dry_run: bool, yes: bool, as_json: bool)
     storage = open_timeline(root).storage
     record = find_export(storage, id_)
     if not as_json and (dry_run or not yes):
-        click.echo(
+        say(
             f"export {record.id} would be dropped: {record.target} will not be readable once this lake deletes its old "
             "files"
         )
@@ -176,7 +176,7 @@ def drop_export(root: str, id_: str, *, dry_run: bool, yes: bool, as_json: bool)
     if as_json:
         print_json(record)
     elif goes:
-        click.echo(f"export {record.id}, {record.target}, is kept no more")
+        say(f"export {record.id}, {record.target}, is kept no more")
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def _print(done: Exported, *, as_json: bool) -> None:
         what += f", {counted(done.files, 'file')} of {done.size:,} bytes"
     verb = "exported, " if done.is_done else "to be exported, "
     needs = "" if done.mode == "full" or not done.is_done else f"; needs files of {done.source} (export {done.id})"
-    click.echo(f"{done.target}: {verb}{done.mode}, {what}{needs}")
+    say(f"{done.target}: {verb}{done.mode}, {what}{needs}")
 
 
 def _print_promoted(done: Promoted, *, as_json: bool) -> None:
@@ -220,7 +220,7 @@ def _print_promoted(done: Promoted, *, as_json: bool) -> None:
     made = "nothing is changed" if done.is_done else "nothing is in the way"
     if done.database_version is not None:
         made = f"it is database version {done.database_version}"
-    click.echo(f"{done.clone}: {verb} to {done.origin}, {what}; {made}")
+    say(f"{done.clone}: {verb} to {done.origin}, {what}; {made}")
 
 
 @contextmanager

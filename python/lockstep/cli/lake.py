@@ -43,6 +43,10 @@ def init(root: str, arbiter: str | None, as_json: bool) -> None:
 
 
 def _timeline_or_none(root: str) -> Timeline | None:
+    from lockstep.storage import url_of
+    from lockstep.storage.locations import registered
+
+    registered(url_of(root), None)  # what is wrong with its locations says nothing of whether there is a lake
     try:
         return open_timeline(root)
     except InvalidError:

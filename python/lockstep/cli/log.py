@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lockstep.cli.arguments import json_option, open_timeline, root_argument, time_option_value
+from lockstep.cli.arguments import is_version, json_option, open_timeline, root_argument, time_option_value
 from lockstep.cli.printing import is_terminal, print_json, print_section, print_table, print_way_to_read
 from lockstep.display import BRIEF_COLUMNS, ID_CHARACTERS, LOG_COLUMNS, brief_row, log_row, sections, summary
 from lockstep.errors import ExpiredError, InvalidError
@@ -122,7 +122,7 @@ def find(timeline: Timeline, key: str) -> Entry:
         UnavailableError, CorruptTimelineError: an entry cannot be read.
     """
     last = timeline.head.version
-    is_number = key.isdecimal() and key.isascii()
+    is_number = is_version(key)
     if key == LATEST or (is_number and int(key) <= last):
         version = last if key == LATEST else int(key)
         if not timeline.head.expired.has(version):

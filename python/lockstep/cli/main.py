@@ -45,6 +45,7 @@ from lockstep.cli.doctor import doctor
 from lockstep.cli.exports import clone, drop_export, export, exports, import_, promote
 from lockstep.cli.lake import init, tables, verify, views
 from lockstep.cli.log import log, show
+from lockstep.cli.printing import say
 from lockstep.cli.reading import manifest, sql
 from lockstep.cli.recovery import diff, dropped, restore, revert, tag, tags, undrop, untag, wait
 from lockstep.cli.retention import retention
@@ -62,7 +63,7 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except LockstepError as error:
-            click.echo(f"lockstep: {error}", err=True)
+            say(f"lockstep: {error}", err=True)
             ctx.exit(1)
         except KeyboardInterrupt:
             click.echo("lockstep: interrupted", err=True)

@@ -23,6 +23,15 @@ def print_json(value: object) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode())
 
 
+def say(text: str, *, err: bool = False) -> None:
+    """Print lines for people, in which there may be names, reasons and paths that anybody has given.
+
+    Args:
+        err: whether on standard error.
+    """
+    click.echo("\n".join(map(printable, text.split("\n"))), err=err)
+
+
 def is_terminal() -> bool:
     """Tell whether a person looks at standard output, so that it may be cut to what fits."""
     return sys.stdout.isatty()

@@ -29,7 +29,7 @@ from lockstep.cli.arguments import (
     version_of,
     yes_option,
 )
-from lockstep.cli.printing import print_json, print_table, print_way_to_read
+from lockstep.cli.printing import print_json, print_table, print_way_to_read, say
 from lockstep.display import counted
 from lockstep.errors import InvalidError
 
@@ -136,7 +136,7 @@ def tag(
     else:
         until = f", kept until {ddl.retain_until}" if ddl.retain_until else ""
         which = "the database version that this makes" if named is None else f"database version {named}"
-        click.echo(f"tag {name} {'would be' if dry_run else 'is'} {which}{until}")
+        say(f"tag {name} {'would be' if dry_run else 'is'} {which}{until}")
 
 
 @click.command()
@@ -156,13 +156,13 @@ def untag(root: str, name: str, *, dry_run: bool, yes: bool, as_json: bool) -> N
         tx.changing().drop_tag(name)
         assert tag is not None, "else there was nothing to drop"
         if not as_json and (dry_run or not yes):
-            click.echo(f"tag {tag.name} would be dropped: database version {tag.version} is kept no more for it")
+            say(f"tag {tag.name} would be dropped: database version {tag.version} is kept no more for it")
         if goes_on("dropped", yes=yes, dry_run=dry_run, as_json=as_json):
             made = catalog.commit(tx).version
     if as_json:
         print_json({"tag": name, "database_version": tag.version, "dropped_by": made})
     elif made is not None:
-        click.echo(f"tag {name} is dropped by database version {made}")
+        say(f"tag {name} is dropped by database version {made}")
 
 
 @click.command()
@@ -221,9 +221,9 @@ def undrop(root: str, table: str, *, id_: str | None, dry_run: bool, as_json: bo
     if as_json:
         print_json({"table": name, "id": back.id, "table_version": back.version, "database_version": made})
     elif made is None:
-        click.echo(f"table {name} would be back at version {back.version}")
+        say(f"table {name} would be back at version {back.version}")
     else:
-        click.echo(f"table {name} is back at version {back.version}, as of database version {made}")
+        say(f"table {name} is back at version {back.version}, as of database version {made}")
 
 
 _RESTORED = ("restored", "to database version")
@@ -336,11 +336,11 @@ def _print_restored(
         _print_changes(done.changes)
     told = f"{verb} {what} {done.version}, {counted(len(done.tables), 'table')} by their logs"
     if not is_done:
-        click.echo(f"to be {told}")
+        say(f"to be {told}")
     elif done.database_version is None:
-        click.echo(f"already {verb} {what} {done.version}: nothing was changed, and no database version was made")
+        say(f"already {verb} {what} {done.version}: nothing was changed, and no database version was made")
     else:
-        click.echo(f"{told}, as of database version {done.database_version}")
+        say(f"{told}, as of database version {done.database_version}")
 
 
 def _restored_table(each: TableRestore) -> dict[str, object]:
@@ -415,7 +415,7 @@ def wait(root: str, *, after: int | None, timeout: float | None, as_json: bool) 
     if as_json:
         print_json({"database_version": newest, "newer": newer})
     else:
-        click.echo(f"database version {newest}: {counted(newer, 'version')} after {known}")
+        say(f"database version {newest}: {counted(newer, 'version')} after {known}")
     if not is_there:
         click.get_current_context().exit(NOTHING_NEW)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lockstep.cli.arguments import dry_run_option, goes_on, json_option, root_argument, yes_option
-from lockstep.cli.printing import print_json, print_table
+from lockstep.cli.printing import print_json, print_table, say
 from lockstep.errors import InvalidError
 from lockstep.settings import DELETION_GRACE, ORPHAN_AGE, RETENTION_AGE, RETENTION_VERSIONS, Setting
 
@@ -83,9 +83,9 @@ def _refuse_unshown(shown: list[Change], found: list[Change]) -> None:
 def _say(found: list[Change], *, is_plan: bool = False) -> None:
     if is_plan:
         for each in found:
-            click.echo(f"{each.name} would become {each.wanted} instead of {each.value}")
+            say(f"{each.name} would become {each.wanted} instead of {each.value}")
         if not found:
-            click.echo("nothing would change")
+            say("nothing would change")
         return
     rows = [[each.name, each.value, each.author, each.at or "", each.statement] for each in found]
     print_table(["setting", "the lake keeps", "said by", "at", "by what"], rows)

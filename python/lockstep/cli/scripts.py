@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from lockstep.cli.arguments import INTERRUPTED, absolute
-from lockstep.cli.printing import print_json, print_section, print_table, printable
+from lockstep.cli.printing import print_json, print_section, print_table, printable, say
 from lockstep.display import counted
 from lockstep.errors import CancelledError, InvalidError, LockstepError, StatementError
 from lockstep.scripts.script import BYTES_AT_MOST, Script, Step, read, refuse_transactions
@@ -57,8 +57,11 @@ _json = click.option("--json", "output", flag_value="json", help="The same as --
 
 def _read(file: IO[bytes], variables: dict[str, str], settings: Sequence[str] = ()) -> Script:
     name = "the script" if getattr(file, "name", "<stdin>") == "<stdin>" else Path(file.name).name
+    data = file.read(BYTES_AT_MOST + 1)
+    if len(data) > BYTES_AT_MOST:  # it may be cut within a character
+        raise InvalidError(f"{name} has more than {BYTES_AT_MOST} bytes")
     try:
-        text = file.read(BYTES_AT_MOST + 1).decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidError(f"{name} is not UTF-8: byte {error.start} cannot be read") from error
     return read(name, text, variables, frozenset(settings))
@@ -255,7 +258,7 @@ class _Report:
         """Say why on standard error; as JSON also on standard output, beside what was done."""
         self._stop()
         notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
-        click.echo(f"lockstep: {error}{notes}", err=True)
+        say(f"lockstep: {error}{notes}", err=True)
         if self._output == "json":
             fields: dict[str, Any] = {"sqlstate": error.sqlstate, "message": error.message + notes}
             if isinstance(error, StatementError):

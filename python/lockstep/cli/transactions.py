@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lockstep.cli.arguments import dry_run_option, goes_on, json_option, root_argument, yes_option
-from lockstep.cli.printing import print_json, print_table
+from lockstep.cli.printing import print_json, print_table, say
 
 if TYPE_CHECKING:
     from lockstep.commit.records import OpenRecord
@@ -71,7 +71,7 @@ def abort(root: str, transaction: str, *, reason: str, dry_run: bool, yes: bool,
     whose = _told(record, catalog.lake.clock())
     if not as_json and (dry_run or not yes):
         wrote = ", ".join(map(str, record.names)) or "no table"
-        click.echo(
+        say(
             f"transaction {transaction} of {record.author or 'somebody'} ({record.process}) would be ended: begun at "
             f"{record.began_at}, has written {wrote}, {record.bytes_staged:,} bytes"
         )
@@ -90,7 +90,7 @@ def abort(root: str, transaction: str, *, reason: str, dry_run: bool, yes: bool,
     if as_json:
         print_json({**whose, "aborted_by": entry.version})
     else:
-        click.echo(f"transaction {transaction} is ended by database version {entry.version}")
+        say(f"transaction {transaction} is ended by database version {entry.version}")
 
 
 def _say_ended(lake: Lake, *, as_json: bool) -> None:

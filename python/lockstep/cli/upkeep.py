@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from lockstep.cli.arguments import goes_on, json_option, root_argument, yes_option
-from lockstep.cli.printing import print_json, print_section, print_table
+from lockstep.cli.printing import print_json, print_section, print_table, say
 from lockstep.display import counted
 from lockstep.settings import DELETION_GRACE, ORPHAN_AGE, RETENTION_AGE, RETENTION_VERSIONS, Setting
 
@@ -223,21 +223,19 @@ def _json(found: Any, is_dry: bool) -> None:
 def _say_expired(found: Expired, is_dry: bool) -> None:
     verb = "would expire" if is_dry else "expired"
     alone = f", and {', '.join(map(str, sorted(found.after.alone)))}" if found.after.alone else ""
-    click.echo(
-        f"{counted(found.versions, 'version')} {verb}; {found.after.first} to {found.after.newest}{alone} can be read"
-    )
+    say(f"{counted(found.versions, 'version')} {verb}; {found.after.first} to {found.after.newest}{alone} can be read")
 
 
 def _say_swept(found: Swept, is_dry: bool) -> None:
     verb = "would be deleted" if is_dry else "deleted"
-    click.echo(
+    say(
         f"{counted(found.deleted_files, 'file')} ({found.deleted_bytes:,} bytes) {verb}; "
         f"{counted(found.waiting_files, 'file')} ({found.waiting_bytes:,} bytes) "
         f"{'would be marked' if is_dry else 'are marked'}, for a run after the grace period"
     )
     if is_dry:
         for path in found.paths[:MOST_SHOWN]:
-            click.echo(f"  {path}")
+            say(f"  {path}")
         if len(found.paths) > MOST_SHOWN:
-            click.echo(f"  and {len(found.paths) - MOST_SHOWN} more; --json has all")
+            say(f"  and {len(found.paths) - MOST_SHOWN} more; --json has all")
     print_section("Nothing of these is deleted", ["folder", "why"], [*found.kept_whole.items()])

@@ -47,14 +47,18 @@ def checkpoint_actions(storage: Storage, location: str, version: int, names: Ite
     if not files:
         raise CorruptTimelineError(f"{location}/{LOG} has no whole checkpoint of version {version}")
     actions = [action for name in files for action in _read(storage, f"{location}/{LOG}/{name}")]
-    sidecars = [action["sidecar"]["path"] for action in actions if "sidecar" in action]
-    for path in sidecars:
-        actions += _read(storage, f"{location}/{LOG}/{SIDECARS}/{unquote(path).rpartition('/')[2]}")
+    folder = f"{location}/{LOG}/{SIDECARS}"
+    for spellings in _sidecars(f"{location}/{LOG}", actions):
+        name = next((each for each in spellings[:-1] if storage.exists(f"{folder}/{each}")), spellings[-1])
+        actions += _read(storage, f"{folder}/{name}")
     return [action for action in actions if "sidecar" not in action]
 
 
-def sidecars_of(storage: Storage, path: str) -> list[str] | None:
-    """Return the names of the sidecars that a checkpoint's file names; None where it is Parquet and nobody can read it.
+def sidecars_of(storage: Storage, path: str) -> list[list[str]] | None:
+    """Return the sidecars that a checkpoint's file names; None where it is Parquet and nobody can read it.
+
+    Each by all names that it may have: Delta takes a path as it stands, which is the first, and its protocol says that
+    it is percent-encoded.
 
     Raises:
         CorruptTimelineError: the file is gone, or is no checkpoint.
@@ -68,7 +72,14 @@ def sidecars_of(storage: Storage, path: str) -> list[str] | None:
         actions = _read_parquet(path, data, ("sidecar.path",))
     else:
         actions = _parsed(path, data)
-    return [unquote(action["sidecar"]["path"]).rpartition("/")[2] for action in actions if "sidecar" in action]
+    return _sidecars(path, actions)
+
+
+def _sidecars(where: str, actions: Iterable[Action]) -> list[list[str]]:
+    paths = [action["sidecar"].get("path") for action in actions if "sidecar" in action]
+    if not all(isinstance(path, str) for path in paths):
+        raise CorruptTimelineError(f"{where} is no checkpoint of a table: a sidecar in it has no path")
+    return [[*dict.fromkeys(each.rpartition("/")[2] for each in (path, unquote(path)))] for path in paths]
 
 
 def _read(storage: Storage, path: str) -> list[Action]:

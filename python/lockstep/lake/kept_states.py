@@ -238,7 +238,8 @@ def _sidecars(storage: Storage, folder: str, checkpoint: Sequence[str]) -> list[
     named = [sidecars_of(storage, f"{folder}/{name}") for name in checkpoint]
     if any(each is None for each in named):
         return [f"{SIDECARS}/{name}" for name in there]
-    return [f"{SIDECARS}/{name}" for each in named for name in each or ()]
+    sidecars = (next((name for name in each if name in there), each[0]) for some in named for each in some or ())
+    return [f"{SIDECARS}/{name}" for name in sidecars]
 
 
 def _copied(storage: Storage, source: str, target: str, name: str, table: Table) -> KeptFile:

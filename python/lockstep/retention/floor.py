@@ -207,6 +207,7 @@ def kept_by(floor: Floor, said: Mapping[str, str]) -> Retention:
     Raises:
         InvalidError: one of the settings is not what it must be.
     """
+    Retention.of(said)  # what is less than the lake keeps, or is no amount at all, would not be seen behind it
     return Retention.of(at_least(floor, said))
 
 

@@ -81,5 +81,5 @@ def _named(storage: Storage, place: str, names: Iterable[str]) -> frozenset[str]
             return None
         if some is None:
             return None
-        named.update(some)
+        named.update(name for spellings in some for name in spellings)
     return frozenset(named)

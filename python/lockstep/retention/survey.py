@@ -110,6 +110,9 @@ def folders(storage: Storage, known: Iterable[str], below: str = "") -> dict[str
     A folder counts as a table's if it is known, or if its name ends in such an id as Lockstep gives to tables. One that
     only has such a name is none where it lies within another table, known or not: that is a partition.
 
+    What has a name that is no Unicode, as files of a local disk may, is left out: no log can name it, nor can it be
+    written down that it goes, so it stays.
+
     Args:
         known: the locations that the timeline has, and those of tables that are not the lake's own.
         below: only those in this folder.
@@ -123,12 +126,19 @@ def folders(storage: Storage, known: Iterable[str], below: str = "") -> dict[str
     found: dict[str, Folder] = {}
     tables: set[str] = set()
     for each in storage.walk(below):
+        if not _is_unicode(each.path):
+            continue
         table, log, _ = each.path.partition(f"/{LOG}/")
         if log:
             tables.add(table)
         if (location := _location(each.path, locations, above)) is not None:
             found.setdefault(location, Folder(location)).files.append(each)
     return {each: folder for each, folder in found.items() if each in locations or not _is_within(each, tables)}
+
+
+def _is_unicode(path: str) -> bool:
+    """Tell whether a path can be written down; Python reads bytes that are no UTF-8 as halves of surrogates."""
+    return path.isascii() or not any("\ud800" <= char <= "\udfff" for char in path)
 
 
 def _is_within(location: str, tables: set[str]) -> bool:

@@ -15,8 +15,9 @@ fewer parts, and what is current when the script begins is not known: names that
 `t` and `main.bank.t`.
 
 What is not understood counts as touching everything, so it waits for all before it and all after it wait for it: what
-sqlglot cannot parse, names that are computed, statements about the session or its transaction. An old version is taken
-to be older than the script. Views and functions that were there before the script are taken to read nothing.
+sqlglot cannot parse, names that are computed, system tables, statements about the session or its transaction. An old
+version is taken to be older than the script. Views and functions that were there before the script are taken to read
+nothing.
 """
 
 from __future__ import annotations
@@ -57,6 +58,10 @@ class Relation:
         if self.is_namespace:
             return _is_in(theirs[:-1], mine)
         return _is_in(mine[:-1], theirs) if other.is_namespace else _same_end(mine, theirs)
+
+
+def _is_of_system(relation: Relation) -> bool:
+    return len(relation.parts) > 1 and relation.parts[-2].casefold() == _SYSTEM
 
 
 def _same_end(one: Sequence[str], other: Sequence[str]) -> bool:
@@ -161,6 +166,9 @@ _ROW_SOURCES = {
 
 _NAMESPACES = {"NAMESPACE", "SCHEMA", "DATABASE"}
 
+_SYSTEM = "system"
+"""The namespace of a lake's tables about itself, see `lockstep.system.namespace`."""
+
 
 class _NotUnderstoodError(Exception):
     """Why a statement counts as touching everything."""
@@ -185,7 +193,10 @@ class _Reader:
                 raise _NotUnderstoodError("it is a block of statements")
             if _first_word(step.text) in _TRANSACTION:
                 return Uses(everything="it begins or ends a transaction, or a part of one")
-            return self._uses(_parsed(step.text))
+            uses = self._uses(_parsed(step.text))
+            if any(map(_is_of_system, uses.reads | uses.mentions)):
+                return Uses(everything="it reads a system table, which tells of all that there is")
+            return uses
         except _NotUnderstoodError as why:
             self.current = ()  # it may have chosen another
             return Uses(everything=str(why))

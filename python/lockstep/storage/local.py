@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import random
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from lockstep.errors import InvalidError, StoreRefusedError, UnavailableError
 from lockstep.storage import Found, Names, Storage, checked, time_of
+from lockstep.storage.urls import shown
 from lockstep.workers import Workers
 
 CHUNK_BYTES = 1024 * 1024
@@ -356,8 +358,10 @@ def open_local(url: str, *, create: bool, fsync_data: bool = False) -> LocalStor
     storage = LocalStorage(root, fsync_data=fsync_data)
     try:
         if create and not root.exists():
+            absent = [root, *itertools.takewhile(lambda folder: not folder.exists(), root.parents)]
             root.mkdir(parents=True, exist_ok=True)
-            storage._sync(str(root.parent))  # noqa: SLF001 (it has the name of the root)
+            for folder in reversed(absent):
+                storage._sync(str(folder.parent))  # noqa: SLF001 (it has the name of a folder that was made)
         if not root.exists():
             raise InvalidError(f"no folder {root}: make a lake with `lockstep init {root}` (in Python: create=True)")
         if not root.is_dir():
@@ -396,8 +400,8 @@ def _path(url: str) -> str:
     path = url.removeprefix("file:")
     if path == url and (scheme := _SCHEME.match(url)) is not None:
         raise InvalidError(
-            f"{url!r} begins with {scheme[0]!r}, as a URL does, and is none that can be opened: write file:///… for a "
-            f"local folder, s3://… for a bucket, or ./{url} for a folder of that name"
+            f"{shown(url)!r} begins with {scheme[0]!r}, as a URL does, and is none that can be opened: write file:///… "
+            f"for a local folder, s3://… for a bucket, or ./{shown(url)} for a folder of that name"
         )
     if path.startswith("//") and path != url:
         host, slash, rest = path[2:].partition("/")

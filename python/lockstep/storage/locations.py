@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from lockstep.errors import InvalidError, UnsupportedError
 from lockstep.settings import LOCATIONS, LOCATIONS_FILE, LOCATIONS_ONLY, location_settings
 from lockstep.storage import has_options, is_local, url_of
-from lockstep.storage.urls import MARK, comparable, kind_of, name_node
+from lockstep.storage.urls import comparable, kind_of, name_node, shown
 
 Said: TypeAlias = Mapping[str, Mapping[str, str] | None]
 """What a person registers: by the URL, or the path, of a folder, the options of its store; none, or None, for those of
@@ -188,11 +188,11 @@ def registered(
             if url in found:
                 raise InvalidError("it is registered twice")
         except InvalidError as error:
-            raise type(error)(f"location {_shown(text)}: {error.message}", sqlstate=error.sqlstate) from error
+            raise type(error)(f"location {shown(text)}: {error.message}", sqlstate=error.sqlstate) from error
         if is_in(url, base):
             if from_file:  # which may be about several lakes
                 continue
-            raise InvalidError(f"location {_shown(text)}: it is below the root {root}, whose own store counts there")
+            raise InvalidError(f"location {shown(text)}: it is below the root {root}, whose own store counts there")
         used = own or options_beside(url, base, options)
         found[url] = location_of(url, used, base, options)
     return Locations(tuple(found.values()), only)
@@ -226,13 +226,6 @@ def _registrable(text: str, base: str) -> str:
             "other name nodes, are not reached there"
         )
     return url
-
-
-def _shown(text: str) -> str:
-    """Return what a person has registered, for a message: nothing that stands where a user or a key might."""
-    scheme, _, rest = text.partition(MARK)
-    who, at, _ = rest.partition("/")[0].rpartition("@")
-    return f"{scheme}{MARK}…" if at and (kind_of(text) != "abfss" or ":" in who) else text
 
 
 def options_beside(url: str, root: str, options: Mapping[str, str] | None) -> Mapping[str, str]:

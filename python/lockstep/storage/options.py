@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from lockstep.errors import InvalidError, UnsupportedError
 from lockstep.settings import (
@@ -28,8 +28,11 @@ from lockstep.settings import (
     ENDPOINT_OF_S3,
     OLD_ENDPOINT,
     REGION,
+    VIRTUAL_HOSTS,
 )
 from lockstep.storage import checked
+from lockstep.storage.hosts import AZURE, Style, host_of_blobs, style_of
+from lockstep.storage.urls import shown
 
 Kind: TypeAlias = Literal["s3", "gs", "azure"]
 
@@ -49,12 +52,16 @@ _NOT_OF_HADOOP = {
 }
 """Why not, and what instead, of Hadoop's other file systems that are asked for; all else has no reason of its own."""
 
-_AZURE = "core.windows.net"
 _ADDRESS = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", re.IGNORECASE)
 """Of a store: no user, no key, no query."""
 
 _CERTIFICATE = "ca_certificate"
 _PROFILE = "profile"
+_VIRTUAL = "virtual_hosted_style_request"
+
+_TRUE = frozenset({"1", "true", "on", "yes", "y"})
+_FALSE = frozenset({"0", "false", "off", "no", "n"})
+"""How obstore's options say it, in capitals or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,28 +96,32 @@ def place_of(url: str) -> Place:
     scheme, _, rest = url.partition("://")
     if scheme == "az":
         raise UnsupportedError(
-            f"{url!r} does not say which account: write abfss://container@account.dfs.{_AZURE}/prefix, which Spark "
-            "reads too"
+            f"{shown(url)!r} does not say which account: write abfss://container@account.dfs.{AZURE}/prefix, which "
+            "Spark reads too"
         )
     if scheme in _NOT_OF_HADOOP:
-        raise UnsupportedError(f"no store for {url!r}: {_NOT_OF_HADOOP[scheme]}")
+        raise UnsupportedError(f"no store for {shown(url)!r}: {_NOT_OF_HADOOP[scheme]}")
     if scheme not in KINDS:
         raise UnsupportedError(
-            f"no store for {url!r}: use a local path, file://, s3://, s3a://, gs://, abfss:// or hdfs://"
+            f"no store for {shown(url)!r}: use a local path, file://, s3://, s3a://, gs://, abfss:// or hdfs://"
         )
     authority, _, prefix = rest.partition("/")
-    _refuse_key(scheme, authority)
+    _refuse_key(scheme, authority, prefix)
     prefix = prefix.strip("/")
     kind = KINDS[scheme]
     bucket, at, host = authority.partition("@") if kind == "azure" else (authority, "", "")
     if not bucket or (kind == "azure" and not (at and host.partition(".")[0])):
-        shape = f"{scheme}://container@account.dfs.{_AZURE}/prefix" if kind == "azure" else f"{scheme}://bucket/prefix"
+        shape = f"{scheme}://container@account.dfs.{AZURE}/prefix" if kind == "azure" else f"{scheme}://bucket/prefix"
         what = "container of an account" if kind == "azure" else "bucket"
         raise InvalidError(f"{url!r} names no {what}: write {shape}")
     return Place(kind, bucket, checked(prefix) if prefix else "", host)
 
 
-def _refuse_key(scheme: str, authority: str) -> None:
+_SIGNED = re.compile(r"[?&](sig|x-amz-signature|x-goog-signature)=", re.IGNORECASE)
+"""What a signed address has behind its path, as Azure shows one to who asks it for a SAS."""
+
+
+def _refuse_key(scheme: str, authority: str, path: str) -> None:
     """Refuse a root with a key in it: roots are in entries, messages, plans and the UI.
 
     Raises:
@@ -120,6 +131,11 @@ def _refuse_key(scheme: str, authority: str) -> None:
         raise InvalidError(
             f"the root ({scheme}://…) has a user or a key before its bucket, and a root is shown in many places. Give "
             "keys as options of the store, or in variables of the environment"
+        )
+    if _SIGNED.search(path):
+        raise InvalidError(
+            f"the root ({scheme}://…) has a signature behind its path, and a root is shown in many places. Give a SAS "
+            "as the option `sas_key` of the store"
         )
 
 
@@ -144,7 +160,7 @@ _OF_THE_URL: Mapping[Kind, Mapping[str, str]] = {
 def of_environment() -> dict[str, str]:
     """Return the variables of this process that the functions below heed."""
     endpoints = (ENDPOINT_OF_S3, ENDPOINT, OLD_ENDPOINT, ENDPOINT_OF_GS, ENDPOINT_OF_AZURE_STORAGE, ENDPOINT_OF_AZURE)
-    settings = (*endpoints, REGION, DEFAULT_REGION)
+    settings = (*endpoints, REGION, DEFAULT_REGION, VIRTUAL_HOSTS)
     return {setting.name: value for setting in settings if (value := os.environ.get(setting.name))}
 
 
@@ -174,7 +190,7 @@ def obstore_settings(place: Place, options: Mapping[str, str], environment: Mapp
         environment: variables; obstore itself reads those of credentials and regions.
 
     Raises:
-        InvalidError: the endpoint is no address; the message does not have it.
+        InvalidError: the endpoint is no address, or what must be yes or no is neither; the message does not have it.
     """
     config = _without_place(place, options)
     certificate = config.pop(_CERTIFICATE, "")
@@ -186,11 +202,14 @@ def obstore_settings(place: Place, options: Mapping[str, str], environment: Mapp
         case "s3":
             profile = config.pop(_PROFILE, "")
             key = "aws_endpoint_url_s3"  # which goes before all others, those of the environment too
+            if (style := _style_of(place.bucket, config, endpoint, environment)) is not None:
+                config = {name: value for name, value in config.items() if _plain(name) != _VIRTUAL}
+                config[f"aws_{_VIRTUAL}"] = str(style.is_virtual).lower()
+                endpoint = style.of_bucket
         case "gs":
             key = "base_url"
         case "azure":
-            domain = place.host.partition(".")[2].removeprefix("dfs.").removeprefix("blob.") or _AZURE
-            endpoint = endpoint or f"https://{place.account}.blob.{domain}"
+            endpoint = endpoint or f"https://{host_of_blobs(place.host)}"
             # The environment could send requests to an emulator on this machine, whatever the endpoint.
             config |= {"account_name": place.account, "use_emulator": "false"}
     if endpoint:
@@ -225,11 +244,17 @@ def endpoint_of(place: Place, options: Mapping[str, str], environment: Mapping[s
     Raises:
         InvalidError: options say more than one.
     """
-    said = {value.rstrip("/") for key, value in options.items() if _plain(key) in _ENDPOINT_OPTIONS and value}
+    said = {_address(value) for key, value in options.items() if _plain(key) in _ENDPOINT_OPTIONS and value}
     if len(said) > 1:
         raise InvalidError("the store's options say more than one endpoint: leave one")
     variables = (environment.get(name, "") for name in _ENDPOINT_VARIABLES[place.kind])
-    return next(iter(said), "") or next(filter(None, variables), "").rstrip("/")
+    return next(iter(said), "") or _address(next(filter(None, variables), ""))
+
+
+def _address(text: str) -> str:
+    """Return an endpoint with its scheme in small letters, and without a slash at its end."""
+    scheme, mark, rest = text.rstrip("/").partition("://")
+    return f"{scheme.lower()}{mark}{rest}" if mark else scheme
 
 
 def _plain(key: str) -> str:
@@ -250,7 +275,7 @@ def hadoop_settings(place: Place, options: Mapping[str, str], environment: Mappi
         environment: variables of the process that both sides run in.
 
     Raises:
-        InvalidError: they say who Lockstep is to the store, and do not tell that to Spark's side.
+        InvalidError: they say who Lockstep is to the store, and do not tell that to Spark's side; or see `translated`.
     """
     settings = translated(place, options, environment)
     alone = keys_of_lockstep_alone(place, options)
@@ -272,7 +297,7 @@ def translated(place: Place, options: Mapping[str, str], environment: Mapping[st
     """Return what `hadoop_settings` does, and refuse nothing of it.
 
     Raises:
-        InvalidError: options say more than one endpoint.
+        InvalidError: options say more than one endpoint, a proxy that is no address, or what is neither yes nor no.
     """
     plain = {_plain(key): value for key, value in options.items()}
     return _hadoops(place, plain, endpoint_of(place, options, environment), environment)
@@ -357,21 +382,60 @@ def _s3a(bucket: str, plain: Mapping[str, str], endpoint: str, environment: Mapp
     if profile := plain.get(_PROFILE):
         found["auth.profile.name"] = profile
         found["aws.credentials.provider"] = f"{_AUTH}.auth.ProfileAWSCredentialsProvider"
-    if plain.get("skip_signature", "").lower() == "true":
+    if _is_true(plain, "skip_signature"):
         found["aws.credentials.provider"] = f"{_AUTH}.AnonymousAWSCredentialsProvider"
     # obstore names the bucket in the path unless it is told not to; S3A does so only if it is told to.
-    if endpoint or "virtual_hosted_style_request" in plain:
-        is_virtual = plain.get("virtual_hosted_style_request", "false").lower() == "true"
-        found["path.style.access"] = str(not is_virtual).lower()
+    style = _style_of(bucket, plain, endpoint, environment)
+    if style is not None:
+        found["endpoint"] = style.of_store
+    if endpoint or style is not None:
+        found["path.style.access"] = str(style is None or not style.is_virtual).lower()
     if endpoint.startswith("http://"):
         found["connection.ssl.enabled"] = "false"
     if proxy := plain.get("proxy_url"):
-        parts = urlsplit(proxy)
-        found["proxy.host"] = parts.hostname or ""
-        found["proxy.port"] = str(parts.port or (443 if parts.scheme == "https" else 80))
-        found["proxy.ssl.enabled"] = str(parts.scheme == "https").lower()
-        found["proxy.username"], found["proxy.password"] = parts.username or "", parts.password or ""
+        found |= _s3a_proxy(proxy)
     return {f"fs.s3a.bucket.{bucket}.{key}": value for key, value in found.items() if value}
+
+
+def _style_of(bucket: str, options: Mapping[str, str], endpoint: str, environment: Mapping[str, str]) -> Style | None:
+    """Return how requests of S3 name the bucket; None if nobody says, so that each side does as it always does.
+
+    Raises:
+        InvalidError: what is said is neither yes nor no; the message does not have it, for it may be a key.
+    """
+    said = next((value for key, value in options.items() if _plain(key) == _VIRTUAL and value), "")
+    said = (said or environment.get(VIRTUAL_HOSTS.name) or "").lower()
+    if said and said not in _TRUE | _FALSE:
+        raise InvalidError(f"the option {_VIRTUAL}, or {VIRTUAL_HOSTS.name}, is neither true nor false")
+    return style_of(bucket, endpoint, is_virtual=said in _TRUE) if said else None
+
+
+def _is_true(plain: Mapping[str, str], key: str) -> bool:
+    return plain.get(key, "").lower() in _TRUE
+
+
+def _s3a_proxy(url: str) -> dict[str, str]:
+    """Return settings of a proxy, whose address obstore takes without a scheme, too, and as URLs have it.
+
+    Raises:
+        InvalidError: it is no address; the message does not have it, nor has any cause: there may be a password in it.
+    """
+    refusal = InvalidError("the store's proxy_url is no address, such as http://proxy.example:3128")
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise refusal from None
+    if not host:
+        raise refusal
+    is_secure = parts.scheme == "https"
+    return {
+        "proxy.host": host,
+        "proxy.port": str(port or (443 if is_secure else 80)),
+        "proxy.ssl.enabled": str(is_secure).lower(),
+        "proxy.username": unquote(parts.username or ""),
+        "proxy.password": unquote(parts.password or ""),
+    }
 
 
 def _region(plain: Mapping[str, str], environment: Mapping[str, str]) -> str:
@@ -385,7 +449,7 @@ def _gs(plain: Mapping[str, str], endpoint: str) -> dict[str, str]:
     if key_file:
         settings["fs.gs.auth.type"] = "SERVICE_ACCOUNT_JSON_KEYFILE"
         settings["fs.gs.auth.service.account.json.keyfile"] = key_file
-    if plain.get("skip_signature", "").lower() == "true":
+    if _is_true(plain, "skip_signature"):
         settings["fs.gs.auth.type"] = "UNAUTHENTICATED"
     return settings
 
@@ -404,7 +468,7 @@ def _abfs_address(place: Place, endpoint: str) -> dict[str, str]:
     said: Hadoop knows it of all accounts, and not of one.
     """
     found = _WITH_ACCOUNT.fullmatch(endpoint)
-    if found is None or found["account"] != place.account or place.host != f"{place.account}.dfs.{_AZURE}":
+    if found is None or found["account"] != place.account or place.host != f"{place.account}.dfs.{AZURE}":
         return {}
     is_secure = found["scheme"].lower() == "https"
     settings = {

@@ -93,3 +93,17 @@ def written(url: str) -> str:
 def kind_of(url: str) -> str:
     """Return which kind of store a URL is in, see `kind_of_store`."""
     return kind_of_store(url.partition(MARK)[0])
+
+
+def shown(url: str) -> str:
+    """Return a URL, or what was to be one, for a message: without what stands where a key might.
+
+    That is what is in front of a host, but for Azure's container, and what is behind a `?`, as a signature is.
+    """
+    scheme, mark, rest = url.partition(MARK) if MARK in url else ("", "", url)
+    place, query, _ = rest.partition("?")
+    authority, slash, path = place.partition("/")
+    who, at, host = authority.rpartition("@")
+    if at and (kind_of(url) != "abfss" or ":" in who):
+        authority = f"…@{host}"
+    return f"{scheme}{mark}{authority}{slash}{path}{'?…' if query else ''}"

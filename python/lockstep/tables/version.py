@@ -19,7 +19,7 @@ from lockstep.delta.snapshot import read_snapshot
 from lockstep.errors import CorruptTimelineError, InvalidError, LockstepError, UnsupportedError
 from lockstep.lake.kept_states import told_at
 from lockstep.storage import Storage
-from lockstep.storage.options import KINDS, endpoint_of, obstore_settings, of_environment, place_of
+from lockstep.storage.options import KINDS, obstore_settings, of_environment, place_of
 from lockstep.storage.outside import check_reach, options_at
 from lockstep.storage.urls import url_below
 from lockstep.tables.conform import NO_COLUMN
@@ -450,12 +450,16 @@ def _check_whole(storage: Storage, table: Table, error: Exception) -> None:
 
 def _for_deltalake(uri: str, options: Mapping[str, str]) -> dict[str, str] | None:
     """Return a store's options as delta-rs calls them; what is not said comes from the environment, as everywhere."""
-    scheme = uri.partition("://")[0]
-    if KINDS.get(scheme) == "azure":
-        return dict(obstore_settings(place_of(uri), options, of_environment()).config)
-    if KINDS.get(scheme) != "s3":
+    if uri.partition("://")[0] not in KINDS:
         return dict(options) or None
-    named = {f"aws_{key}": value for key, value in options.items()}
-    if endpoint_of(place_of(uri), options, of_environment()).startswith("http://"):
-        named["aws_allow_http"] = "true"
+    place = place_of(uri)
+    settings = obstore_settings(place, options, of_environment())
+    if place.kind != "s3":
+        return dict(settings.config) or None
+    # With the prefix of the cloud, each of them once: it passes over names that it does not know.
+    named = {f"aws_{key.removeprefix('aws_')}": value for key, value in settings.config.items()}
+    if named.pop("aws_endpoint_url_s3", ""):
+        named["aws_endpoint"] = settings.endpoint
+    if settings.profile:
+        named["aws_profile"] = settings.profile
     return named or None

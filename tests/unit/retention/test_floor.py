@@ -66,6 +66,13 @@ def said(catalog: TransactionalCatalog, how: str, settings: Mapping[str, str]) -
     change(catalog.lake, settings, author="ada", statement=f"{how} {settings}")
 
 
+@pytest.mark.parametrize("value", ["many", "", "-1"])
+def test_what_is_no_amount_is_refused_whatever_the_lake_keeps(catalog: TransactionalCatalog, value: str) -> None:
+    said(catalog, "set", {"retention-versions": "5"})
+    with pytest.raises(InvalidError, match="expected a number, 1 or more"):
+        retention_of(catalog.lake.storage, {"retention-versions": value})
+
+
 # --- nobody loses history by doing as the documentation says ------------------------------------------------------
 
 

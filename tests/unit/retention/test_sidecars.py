@@ -11,14 +11,17 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.commit.records import record_of, write
 from lockstep.delta import checkpoint_files
 from lockstep.delta.actions import render
+from lockstep.delta.checkpoint_files import checkpoint_actions
 from lockstep.delta.log import LOG
 from lockstep.delta.snapshot import read_snapshot
+from lockstep.lake.kept_states import kept_state
 from lockstep.lake.lake import Lake
 from lockstep.retention.ages import Retention
 from lockstep.retention.sidecars import doomed_sidecars
 from lockstep.retention.survey import Folder
 from lockstep.retention.upkeep import Maintained, maintain
 from lockstep.storage import Storage
+from lockstep.timeline.entry import TagDdl
 from lockstep.transactions.transaction import Transaction
 from tests.support.lakes import again, append, create, foreign, location, metadata, named, open_catalog, stage
 from tests.support.retained import AgedStorage, Ticking
@@ -144,7 +147,11 @@ def named_by_its_url(storage: Storage, log: str) -> None:
     storage.put(f"{log}/{2:020d}.checkpoint.{UUID}.parquet", parquet(*HEADER, named))
 
 
-@pytest.mark.parametrize("how", [damaged, unreadable_json, of_unknown_kind, staged, named_by_its_url])
+def without_a_path(storage: Storage, log: str) -> None:
+    storage.put(f"{log}/{2:020d}.checkpoint.{UUID}.json", render([*HEADER, {"sidecar": {"sizeInBytes": 1}}]))
+
+
+@pytest.mark.parametrize("how", [damaged, unreadable_json, of_unknown_kind, staged, named_by_its_url, without_a_path])
 def test_where_some_checkpoint_may_name_it_a_sidecar_stays(
     catalog: TransactionalCatalog, clock: Ticking, how: Callable[[Storage, str], None]
 ) -> None:
@@ -152,6 +159,28 @@ def test_where_some_checkpoint_may_name_it_a_sidecar_stays(
     assert path in doomed(catalog.lake, catalog, clock)
     how(catalog.lake.storage, place(catalog))
     assert path not in doomed(catalog.lake, catalog, clock)
+
+
+def test_a_sidecar_whose_name_looks_encoded_is_what_delta_takes_it_for(
+    catalog: TransactionalCatalog, clock: Ticking
+) -> None:
+    """As it stands. It was looked for decoded, and went though a checkpoint named it. An encoded one stays, too."""
+    log, storage = place(catalog), catalog.lake.storage
+    for name in ("a%20b", "c d"):
+        storage.put(f"{log}/_sidecars/{name}.parquet", parquet(file("p"), kinds=("add",)))
+    naming = [{"sidecar": {"path": f"{name}.parquet", "sizeInBytes": 1}} for name in ("a%20b", "c%20d")]
+    storage.put(f"{log}/{4:020d}.checkpoint.{UUID}.json", render([*HEADER, *naming]))
+    clock.now += 60 * DAY
+    assert not [each for each in doomed(catalog.lake, catalog, clock) if " " in each or "%" in each]
+    names = [each.rpartition("/")[2] for each in storage.list(log) if "checkpoint" in each]
+    adds = [action for action in checkpoint_actions(storage, location(catalog, "a"), 4, names) if "add" in action]
+    assert len(adds) == 2
+    version = catalog.timeline.head.tables[named("a")].version
+    assert version == 4
+    catalog.run(lambda tx: tx.changing().create_tag(TagDdl(action="create", name="kept")))
+    state = kept_state(storage, catalog.timeline.head.tables[named("a")].id, version)
+    assert state is not None
+    assert {each.name for each in state.files} >= {"_sidecars/a%20b.parquet", "_sidecars/c d.parquet"}
 
 
 def test_only_what_is_old_and_is_a_sidecar_goes(catalog: TransactionalCatalog, clock: Ticking) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import deltalake
@@ -27,7 +29,7 @@ from lockstep.retention.expiring import expire_snapshots
 from lockstep.retention.pins import CLOCKS, pins
 from lockstep.retention.planning import EVERYTHING, Scope, plan, shared_files
 from lockstep.retention.upkeep import maintain, remove_orphan_files, status, vacuum
-from lockstep.storage import Found
+from lockstep.storage import Found, open_storage
 from lockstep.timeline.entry import TagDdl
 from lockstep.transactions.state import State
 from lockstep.transactions.transaction import Transaction
@@ -508,3 +510,23 @@ def test_a_clone_that_names_a_file_by_another_name_of_its_store_is_not_committed
     assert isinstance(cloned("meanwhile"), Gone)
     deletions.end(catalog.lake.storage, begun.id)
     assert isinstance(cloned("afterwards"), Committed)
+
+
+# --- names that nobody can write down ---------------------------------------------------------------------------------
+
+
+def test_what_has_a_name_that_is_no_unicode_stays_and_all_else_is_looked_after(tmp_path: Path) -> None:
+    """On a local disk a name is bytes. One such file, or folder, ended each run of upkeep by a UnicodeEncodeError."""
+    catalog = open_catalog(open_storage(str(tmp_path)))
+    create(catalog, "a", files=["p"])
+    table, byte = tmp_path / location(catalog, "a"), os.fsdecode(b"\xff")
+    odd = [table / f"{byte}.parquet", table / f"c={byte}" / "old.parquet"]
+    odd.append(tmp_path / f"gone-{byte}-507f1f77bcf86cd799439011" / "old.parquet")
+    for path in (*odd, table / "old.parquet"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"x")
+        os.utime(path, (1e9, 1e9))
+    at_once = Retention(age=30 * DAY, last=1, grace=timedelta(0), orphan_age=7 * DAY)
+    assert maintain(catalog.lake, at_once).swept.paths == (f"{location(catalog, 'a')}/old.parquet",)
+    assert all(path.exists() for path in odd)
+    assert status(catalog.lake, at_once).reclaimable_files == 0
