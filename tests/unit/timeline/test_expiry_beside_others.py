@@ -160,9 +160,9 @@ def test_what_was_asked_ahead_says_nothing_of_now(
         seconds[0] += 7
         return whole(timeline, files, at_most)
 
-    monkeypatch.setattr(Timeline, "_read_on", slow)
-    opening = Timeline.open(store)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:  # the clock of `seconds` stays
+        patch.setattr(Timeline, "_read_on", slow)
+        opening = Timeline.open(store)
     seconds[0] += 4
     with pytest.raises(SnapshotTooOldError):
         opening.append(draft("lost"), opening.head.version)
