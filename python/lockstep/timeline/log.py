@@ -319,8 +319,11 @@ class Timeline(Appending):
                 checkpoint=UNSET if self._checkpoint is None else self._checkpoint,
                 file=UNSET if self._head_file == self._head.version else self._head_file,
             )
-            if hint == self._hint or not self.storage.is_writable(FOLDER):
+            if hint == self._hint:
                 return
+        if not self.storage.is_writable(FOLDER):  # of HDFS the name node is asked
+            return
+        with self._lock:
             self._hint = hint
         try:
             write_hint(self.storage, hint)

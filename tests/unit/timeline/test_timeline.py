@@ -277,3 +277,17 @@ def test_a_definite_failure_after_a_doubtful_one_stays_in_doubt(timeline: Timeli
     store.fail("put_if_absent", path=".json")
     store.fail("put_if_absent", path=".json", times=ATTEMPTS, definite=True)
     assert isinstance(timeline.append(draft("a"), after=0), Unknown)
+
+
+def test_whether_the_hint_can_be_written_is_not_asked_under_the_lock(tmp_path: Path) -> None:
+    """Of HDFS that is a request to the name node: meanwhile others go on."""
+    locked: list[bool] = []
+
+    class Asked(FaultyStorage):
+        def is_writable(self, folder: str) -> bool:
+            locked.append(timeline._lock.locked())
+            return super().is_writable(folder)
+
+    timeline = Timeline.create(Asked(open_storage(str(tmp_path))))
+    timeline.write_hint()
+    assert locked == [False]
