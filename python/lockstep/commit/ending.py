@@ -275,6 +275,13 @@ def undo(lake: Lake, tx: Transaction) -> None:
 
 def discard(lake: Lake, tx: Transaction) -> None:
     """Remove what only this transaction named, at best effort: what stays is litter, never data."""
+    try:
+        _discard(lake, tx)
+    except LockstepError as error:
+        _log.warning("what transaction %s wrote stays: %s", tx.id, error)
+
+
+def _discard(lake: Lake, tx: Transaction) -> None:
     forget_guests(lake, tx)
     folders, files = [*tx.creations.folders()], [*tx.vectors, *tx.written_vectors, *(tx.copied or ())]
     emptied: dict[str, set[str]] = {}

@@ -417,3 +417,18 @@ def test_a_transaction_that_is_committed_is_not_told_to_be_in_doubt(
     assert opened.commit(tx).version == 2
     store.heal()
     assert open_catalog(store).database().version == 2
+
+
+def test_a_rollback_that_cannot_look_up_its_tables_is_done_all_the_same(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    """What it wrote stays as litter: that is no reason to tell that it failed."""
+    opened = of_a_checkpoint(catalog, store)
+    tx = opened.begin()
+    stage(opened, tx, "a", add("x"))
+    opened.timeline._checkpoints._parts._kept.clear()
+    store.fail("get", path=".jsonl", times=1_000)
+    opened.rollback(tx)
+    assert tx.state is State.ROLLED_BACK
+    store.heal()
+    assert files(open_catalog(store), "a") == {"p"}
