@@ -342,6 +342,28 @@ def test_the_thread_goes_when_nothing_is_open(monkeypatch: pytest.MonkeyPatch, o
     wait_until(lambda: host.keeper._thread is None, "the thread stays")
 
 
+def test_where_there_can_be_no_thread_begin_is_answered_and_a_later_one_begins_it(
+    monkeypatch: pytest.MonkeyPatch, one: Client, two: Client, host: Host
+) -> None:
+    """A driver that has too many threads for a moment."""
+    monkeypatch.undo()
+    start, refused = threading.Thread.start, ["first"]
+
+    def begin(thread: threading.Thread) -> None:
+        if thread.name == "lockstep-keeper" and refused:
+            raise RuntimeError(f"can't start new thread: {refused.pop()}")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", begin)
+    one.begin()
+    assert not refused
+    assert host.keeper._thread is None
+    two.begin()
+    assert host.keeper._thread is not None
+    for client in (one, two):
+        client.ok("rollback")
+
+
 def test_one_that_cannot_be_looked_after_keeps_no_other_from_its_timeout(
     monkeypatch: pytest.MonkeyPatch, host: Host, clock: Seconds, one: Client, two: Client
 ) -> None:

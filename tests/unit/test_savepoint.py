@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
+from lockstep.delta.log import staging_folder
 from lockstep.errors import FailedTransactionError, InvalidError, NoTransactionError, UnavailableError, UndefinedError
 from lockstep.transactions.savepoint import MAX_SAVEPOINTS
 from lockstep.transactions.transaction import Transaction
-from tests.support.faulty import FaultyStorage
+from tests.support.faulty import FaultyStorage, Operation
 from tests.support.lakes import add, create, files, named, open_catalog, remove, stage, stage_new
 
 
@@ -169,6 +170,44 @@ def test_a_store_that_fails_half_way_fails_the_transaction(catalog: Transactiona
     with pytest.raises(FailedTransactionError, match="could not undo everything"):
         catalog.commit(tx)
     assert files(catalog, "a") == {"p"}
+
+
+@pytest.mark.parametrize("operation", ["list", "delete", "delete_folder"])
+def test_who_is_interrupted_half_way_has_a_transaction_that_failed(
+    catalog: TransactionalCatalog, store: FaultyStorage, operation: Operation
+) -> None:
+    """Ctrl-C leaves as much as a store that fails."""
+    tx = catalog.begin()
+    tx.savepoint("s")
+    stage(catalog, tx, "a", add("x"))
+    stage_new(catalog, tx, "c")
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    store.interrupt(operation, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        catalog.rollback_to(tx, "s")
+    with pytest.raises(FailedTransactionError, match="could not undo everything: KeyboardInterrupt"):
+        stage(catalog, tx, "a", add("y"))
+    catalog.rollback(tx)
+    assert files(catalog, "a") == {"p"}
+
+
+def test_commits_that_were_put_together_with_an_undone_one_are_seen_no_more(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    """Of a compacted log the last version counts, as for the overlay; a checkpoint of what is kept stays."""
+    tx = catalog.begin()
+    appends(catalog, tx, "w", "x")
+    tx.savepoint("s")
+    appends(catalog, tx, "y")
+    folder = staging_folder(tx.table(named("a")).location, tx.id)
+    kept = [f"{1:020d}.json", f"{1:020d}.{2:020d}.compacted.json", f"{2:020d}.checkpoint.parquet", f"{2:020d}.json"]
+    for name in (*kept[1:3], f"{1:020d}.{3:020d}.compacted.json", f"{3:020d}.crc", "_last_checkpoint"):
+        store.put(f"{folder}/{name}", b"")
+    catalog.rollback_to(tx, "s")
+    assert store.list(folder) == sorted(kept)
 
 
 def test_an_ended_transaction_has_no_savepoints(catalog: TransactionalCatalog) -> None:

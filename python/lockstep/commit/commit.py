@@ -214,7 +214,7 @@ def _judge_again(
             return None  # an earlier attempt's write, which arrived since we looked for it: it does not follow itself
         if not is_light(entry) or ahead.mine.writes.keys() & {write.id for write in entry.writes}:
             return None
-        if ahead.lose_to(lake.past.of(entry)) is not None:
+        if not is_apart(entry, ahead.mine) and ahead.lose_to(lake.past.of(entry)) is not None:
             return None  # it is told of that once the other is sure to have committed
     return draft(ahead.precedes)
 

@@ -40,7 +40,7 @@ def finish(
     properties: Callable[[], Properties] | None = None,
     published: Callable[[], object] = lambda: None,
 ) -> Committed:
-    """Complete a transaction whose entry is ratified, and publish it.
+    """Complete a transaction whose entry is ratified, and publish it. It raises nothing: it is committed.
 
     Args:
         fresh: whether it was ratified just now, see `Publisher.try_publish`.
@@ -52,9 +52,14 @@ def finish(
     published()
     if is_published:
         keep_own(lake, entry)
-    _let_go(lake, tx)
+    try:
+        _let_go(lake, tx)
+        folders = _leftovers(lake, tx, entry)
+    except Exception:  # noqa: BLE001 (logged; what stays is litter, or keeps only new tables from where it is)
+        _log.exception("database version %d is committed; what its transaction left behind stays", entry.version)
+        folders = []
     checkpoints = due_checkpoints(lake, entry, properties or partial(of_entry, lake, entry))
-    lake.after_commit(entry, is_published=is_published, checksums=True, folders=_leftovers(lake, tx, entry))
+    lake.after_commit(entry, is_published=is_published, checksums=True, folders=folders)
     return Committed(entry.version, entry, checkpoints)
 
 
@@ -62,8 +67,13 @@ def staging_folders(lake: Lake, entry: Entry) -> list[str]:
     """Return what an entry's transaction staged and nobody needs: of a commit that is in no log it may be all there is.
 
     Nobody publishes that of a table that was dropped, or whose version a plain Delta writer took; a person may need it.
+    It raises nothing, for the entry is committed.
     """
-    published = [write for write in entry.writes if lake.publisher.is_published(entry, write)]
+    try:
+        published = [write for write in entry.writes if lake.publisher.is_published(entry, write)]
+    except Exception:  # noqa: BLE001 (logged; what stays is litter)
+        _log.exception("database version %d is committed; what was staged for it stays", entry.version)
+        return []
     return [staging_folder(write.location, entry.transaction.id) for write in published]
 
 
@@ -265,6 +275,13 @@ def undo(lake: Lake, tx: Transaction) -> None:
 
 def discard(lake: Lake, tx: Transaction) -> None:
     """Remove what only this transaction named, at best effort: what stays is litter, never data."""
+    try:
+        _discard(lake, tx)
+    except LockstepError as error:
+        _log.warning("what transaction %s wrote stays: %s", tx.id, error)
+
+
+def _discard(lake: Lake, tx: Transaction) -> None:
     forget_guests(lake, tx)
     folders, files = [*tx.creations.folders()], [*tx.vectors, *tx.written_vectors, *(tx.copied or ())]
     emptied: dict[str, set[str]] = {}

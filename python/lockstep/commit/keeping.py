@@ -122,15 +122,23 @@ class Keeper:
         self._thread: threading.Thread | None = None
 
     def watch(self, lake: Lake, tx: Transaction) -> None:
-        """Look after a transaction from now on, until `ended`."""
-        if tx.id in self._watched:
+        """Look after a transaction from now on, until `ended`.
+
+        Where there can be no thread now, as there are too many or the interpreter ends, the next call begins one.
+        """
+        if tx.id in self._watched and self._thread is not None:
             return
         with self._lock:
             looked = max(tx.base.version, lake.timeline.head.expired.first_kept - 1)
-            self._watched[tx.id] = _Own(lake, tx, self.seconds(), looked)
+            self._watched.setdefault(tx.id, _Own(lake, tx, self.seconds(), looked))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="lockstep-open", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="lockstep-open", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    _log.warning("others are not told of open transactions, and none ends in time: %s", error)
+                else:
+                    self._thread = thread
 
     def ended(self, tx: Transaction) -> None:
         """Look no more, and take back the record, if there is one; of one that nobody looked after nothing is to do."""

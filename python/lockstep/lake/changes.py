@@ -35,7 +35,7 @@ ENTRY_BYTES = 2_000
 DDL_FACTOR = 5
 """What a change of names takes in memory for each byte of its JSON."""
 
-_Key: TypeAlias = tuple[int, str, int | None, tuple[tuple[int, ...], ...]]
+_Key: TypeAlias = tuple[int, str, tuple[tuple[int, ...], ...]]
 
 _log = logging.getLogger(__name__)
 
@@ -55,12 +55,14 @@ class PastChanges:
         Of a table whose commits cannot be read, Delta's clean-up may have taken them, that is anything: who uses the
         table has a conflict, and nobody else.
         """
-        # A commit may be moved after it was looked at, and is another one then. An entry that is not ratified yet may
-        # be looked at, too: then another may come to have its version, or it may come to precede another one.
+        # An entry that is not ratified yet may be looked at, too. If it is never put, its transaction may go on, and
+        # come to have the same version with another entry: so this one is not kept. Asked first: a version that is
+        # taken by now is this entry's, or never will be.
+        is_decided = entry.version <= self._timeline.head.version
+        # A commit may be moved after it was looked at, and is another one then.
         key = (
             entry.version,
             entry.transaction.id,
-            entry.precedes,
             tuple(self._timeline.versions(write, entry.version) for write in entry.writes),
         )
         if (kept := self._kept.get(key)) is not None:
@@ -87,7 +89,7 @@ class PastChanges:
             database_version=entry.version,
             precedes=entry.precedes,
         )
-        if UNKNOWN not in footprints.values():  # what is unknown may be mended
+        if is_decided and UNKNOWN not in footprints.values():  # what is unknown may be mended
             self._kept.keep(key, changes, size=_size(changes))
         return changes
 

@@ -26,7 +26,7 @@ from immutables import Map
 from lockstep.errors import CorruptTimelineError, LockstepError, SnapshotTooOldError, UnavailableError
 from lockstep.storage import Mine, Storage
 from lockstep.timeline.base import base_path, base_versions, read_base
-from lockstep.timeline.database import NOTHING_EXPIRED
+from lockstep.timeline.database import NOTHING_EXPIRED, Database
 from lockstep.timeline.entry import Expired
 from lockstep.timeline.fence import fence
 from lockstep.timeline.files import RESTORE, File, Gets, version_in
@@ -267,7 +267,7 @@ class Checkpoints:
 
         Raises:
             UnavailableError: the store failed.
-            SnapshotTooOldError: it is a base that is gone, and more has expired than is known here.
+            SnapshotTooOldError: it is a base that is gone, and more has expired than is known here; or the version has.
             CorruptTimelineError: it is a base, and that is missing or damaged.
         """
         known = self.expired
@@ -277,6 +277,12 @@ class Checkpoints:
         try:
             return read_base(self._storage, floor)
         except UnusableError as error:
+            if known.has(version):
+                raise SnapshotTooOldError(
+                    f"what database version {version} said is not known any more, for it has expired, and so has what "
+                    f"stands on its checkpoint: entries below {known.first_kept} are gone. Nothing of this was "
+                    "committed: run it again"
+                ) from error
             if first_kept := fence(self._storage, known.first_kept):
                 raise SnapshotTooOldError(
                     f"what database version {version} stands on may have expired since this process last looked: "
@@ -285,6 +291,23 @@ class Checkpoints:
             raise CorruptTimelineError(
                 f"{base_path(floor)} cannot be used: {error}. It says what entries said that have expired. {RESTORE}"
             ) from error
+
+    def is_left(self, database: Database) -> bool:
+        """Tell whether a database stands on a checkpoint of a version that has expired.
+
+        Its parts go an hour later, but for those that other checkpoints name, and nothing says then what they said.
+        """
+        base = database.tables.base if isinstance(database.tables, LayeredMap) else None
+        return isinstance(base, SortedParts) and self.expired.has(base.origin)
+
+    def instead_of(self, database: Database) -> State | None:
+        """Return on what a database may stand whose checkpoint `is_left`: another checkpoint, or a base.
+
+        Raises:
+            UnavailableError, SnapshotTooOldError, CorruptTimelineError: see `begin`.
+        """
+        first_kept = self.expired.first_kept
+        return self.newest(database.version, at_least=first_kept) or self.begin(first_kept)
 
     def newest_base(self, wanted: range) -> State | None:
         """Return the newest base, of some versions, that can be used: of a lake whose checkpoints are all lost.

@@ -355,6 +355,7 @@ class Appending(Growing):
         data = encode_all([member.data for member in group.members])
         sent = now()
         self._puts_begun = begun = self._puts_begun + 1  # groups are put one after the other
+        put: Mine | Theirs | None = None
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 put = self._decide(group, data)
@@ -374,7 +375,8 @@ class Appending(Growing):
                     return _Doubtful(UnavailableError(f"entry {group.first} was written, and has expired since"))
                 if not isinstance(error, UnavailableError):
                     return _Refused(error)
-                if error.definite and attempt == 1:  # a write before this one might still arrive
+                # A write before this one might still arrive; and once this one is answered, something else has failed.
+                if error.definite and attempt == 1 and put is None:
                     return _Refused(error)
                 # A lost response, another's entry, or nothing at all: only a look tells. And even a look that finds
                 # nothing proves nothing, while a late request may still arrive: the same write, tried again, is what

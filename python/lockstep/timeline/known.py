@@ -248,10 +248,10 @@ class Known:
             head, moves = self._head, self._moves
             if version == head.version:
                 return head
-            if (cached := self._cache.get(version)) is not None:
+            if (cached := self._cache.get(version)) is not None and not self._checkpoints.is_left(cached):
                 return cached
             databases = [*self._anchors.values(), *self._cache.values()]
-        earlier = [database for database in databases if database.version <= version]
+        earlier = [each for each in databases if each.version <= version and not self._checkpoints.is_left(each)]
         base = max(earlier, key=lambda database: database.version, default=None)
         floor = self._checkpoints.expired.floor(version)
         if base is not None and base.version < floor:

@@ -23,7 +23,13 @@ from msgspec import UNSET, structs
 
 from lockstep.arbiters import Arbiter
 from lockstep.arguments import takes
-from lockstep.errors import CorruptTimelineError, ExpiredError, InvalidError, SnapshotTooOldError, UnavailableError
+from lockstep.errors import (
+    CorruptTimelineError,
+    ExpiredError,
+    InvalidError,
+    LockstepError,
+    UnavailableError,
+)
 from lockstep.storage import Mine, Storage, Theirs
 from lockstep.storage.proof import prove_or_look
 from lockstep.timeline.ahead import Ahead
@@ -254,9 +260,16 @@ class Timeline(Appending):
             UnavailableError, CorruptTimelineError: see `Growing.refresh`, and `open`.
         """
         try:
-            return super().refresh(files=files)
-        except SnapshotTooOldError as error:
+            new = super().refresh(files=files)
+        except ExpiredError as error:
             _log.info("%s", error)
+            new = []
+            self._begin_anew()
+        if self._checkpoints.is_left(self._head):
+            self._move_on()
+        return new
+
+    def _begin_anew(self) -> None:
         fresh = type(self).open(self.storage, clock=self._clock, checkpoint_every=self._every)
         with self._lock:
             if fresh.head.version > self._head.version:
@@ -264,7 +277,17 @@ class Timeline(Appending):
                 self._anchors.clear()
                 self._head_file = fresh.head_file
                 self._take(fresh.head, fresh.placements)
-        return []
+
+    def _move_on(self) -> None:
+        """Have the head stand on what does not go: who only reads writes no checkpoint on which it would stand.
+
+        At best effort: until it succeeds, each `refresh` tries it.
+        """
+        try:
+            if (state := self._checkpoints.instead_of(self._head)) is not None:
+                self._stand_on(state.database)
+        except LockstepError as error:
+            _log.info("database version %d stands on a checkpoint that has expired: %s", self._head.version, error)
 
     @property
     def published_through(self) -> int:
@@ -296,8 +319,11 @@ class Timeline(Appending):
                 checkpoint=UNSET if self._checkpoint is None else self._checkpoint,
                 file=UNSET if self._head_file == self._head.version else self._head_file,
             )
-            if hint == self._hint or not self.storage.is_writable(FOLDER):
+            if hint == self._hint:
                 return
+        if not self.storage.is_writable(FOLDER):  # of HDFS the name node is asked
+            return
+        with self._lock:
             self._hint = hint
         try:
             write_hint(self.storage, hint)

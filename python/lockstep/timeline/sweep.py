@@ -68,7 +68,7 @@ def sweep(storage: Storage, expired: Expired, now: datetime) -> Swept:
     side_by_side([partial(storage.delete, manifest_path(version)) for version in gone])
     there = {name.removesuffix(_SUFFIX) for name in storage.list(PARTS) if name.endswith(_SUFFIX)}
     named = _named(storage, [version for version in every if not expired.has(version)])
-    unnamed, known = there - named, _known(storage)
+    unnamed, known = there - named, _known(storage, now)
     is_due = known is not None and now - known.at >= GRACE
     going = unnamed & set(known.parts) if known is not None and is_due else set()
     side_by_side([partial(storage.delete, part_path(digest)) for digest in going])
@@ -91,8 +91,9 @@ def _digests(storage: Storage, version: int) -> set[str]:
     return {digest.decode() for digest in _DIGEST.findall(storage.get(manifest_path(version)) or b"")}
 
 
-def _known(storage: Storage) -> _Unnamed | None:
+def _known(storage: Storage, now: datetime) -> _Unnamed | None:
     try:
-        return _decode(storage.get(UNNAMED) or b"")
+        known = _decode(storage.get(UNNAMED) or b"")
     except UNREADABLE:
         return None  # it was never written, or is damaged: it is written anew
+    return known if known.at <= now else None  # so is what a clock wrote that was ahead: its hour may never come

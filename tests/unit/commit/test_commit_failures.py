@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from itertools import count
@@ -11,6 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
+from lockstep.commit.outcomes import Committed
 from lockstep.delta.log import commit_path, staged_path
 from lockstep.errors import (
     CommitUnknownError,
@@ -21,6 +23,8 @@ from lockstep.lake.verify import verify
 from lockstep.storage import Theirs
 from lockstep.timeline.entry import Isolation
 from lockstep.timeline.files import entry_path
+from lockstep.timeline.hint import Hint, write_hint
+from lockstep.timeline.layered_map import LayeredMap
 from lockstep.transactions.state import State
 from lockstep.transactions.transaction import Transaction
 from tests.support.faulty import FaultyStorage, TakenError
@@ -31,10 +35,13 @@ from tests.support.lakes import (
     files,
     foreign,
     large,
+    lay,
     location,
+    named,
     open_catalog,
     remove,
     stage,
+    stage_new,
     tree,
 )
 from tests.support.unsynced import UnsyncedFolder, UnsyncedStorage
@@ -348,3 +355,80 @@ def test_a_store_that_fails_while_publishing_fails_no_commit(
     assert catalog.commit(tx).version == 2
     assert tx.state is State.COMPLETED
     assert (files(other, "a"), files(other, "b")) == ({"p", "x"}, {"y"})
+
+
+def of_a_checkpoint(catalog: TransactionalCatalog, store: FaultyStorage) -> TransactionalCatalog:
+    """Open a lake whose head stands on a checkpoint, of which nothing is in memory."""
+    version = catalog.timeline.head.version
+    catalog.timeline.secure_version(version)
+    catalog.lake.upkeep.settle()
+    write_hint(store, Hint(version=version, published_through=version, checkpoint=version))
+    opened = open_catalog(store)
+    assert isinstance(opened.timeline.head.tables, LayeredMap)
+    return opened
+
+
+def fails_behind_the_entry(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
+    """Have nothing of the checkpoint in memory any more, nor readable, once the next entry is written."""
+
+    def fail() -> None:
+        catalog.timeline._checkpoints._parts._kept.clear()
+        store.fail("get", path=".jsonl", times=1_000)
+
+    store.interrupt("put_if_absent", fail, path=entry_path(catalog.timeline.head.version + 1), when="after")
+
+
+@pytest.mark.parametrize("path", ["x", "large"])
+def test_a_statement_that_is_committed_is_not_told_to_have_failed(
+    catalog: TransactionalCatalog, store: FaultyStorage, path: str
+) -> None:
+    """What is looked up behind the entry cannot be read: whoever ran the statement again would have its rows twice."""
+    opened = of_a_checkpoint(catalog, store)
+    actions = [{"commitInfo": {"operation": "WRITE"}}, large("x") if path == "large" else add("x")]
+    lay(store, location(catalog, "a"), actions)
+    content = "".join(json.dumps(action) + "\n" for action in actions)
+    store.interrupt(
+        "put_if_absent",
+        lambda: store.fail("get", path=".jsonl", times=1_000),
+        path=entry_path(opened.timeline.head.version + 1),
+        when="after",
+    )
+    assert isinstance(opened.write(location(catalog, "a"), 1, content), Committed)
+    store.heal()
+    assert files(open_catalog(store), "a") == {"p", "x"}
+
+
+@pytest.mark.parametrize("what", ["writes", "drops", "makes"])
+def test_a_transaction_that_is_committed_is_not_told_to_be_in_doubt(
+    catalog: TransactionalCatalog, store: FaultyStorage, what: str
+) -> None:
+    """What is looked up behind the entry cannot be read: at worst something stays that nobody needs."""
+    opened = of_a_checkpoint(catalog, store)
+    tx = opened.begin()
+    match what:
+        case "writes":
+            stage(opened, tx, "a", large("x"))
+        case "drops":
+            opened.table(tx, named("b"))
+            tx.changing().drop_table(named("b"))
+        case _:
+            stage_new(opened, tx, "new")
+    fails_behind_the_entry(opened, store)
+    assert opened.commit(tx).version == 2
+    store.heal()
+    assert open_catalog(store).database().version == 2
+
+
+def test_a_rollback_that_cannot_look_up_its_tables_is_done_all_the_same(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    """What it wrote stays as litter: that is no reason to tell that it failed."""
+    opened = of_a_checkpoint(catalog, store)
+    tx = opened.begin()
+    stage(opened, tx, "a", add("x"))
+    opened.timeline._checkpoints._parts._kept.clear()
+    store.fail("get", path=".jsonl", times=1_000)
+    opened.rollback(tx)
+    assert tx.state is State.ROLLED_BACK
+    store.heal()
+    assert files(open_catalog(store), "a") == {"p"}

@@ -372,3 +372,17 @@ def test_who_is_interrupted_as_it_goes_alone_holds_nobody_up(monkeypatch: pytest
     monkeypatch.setattr("lockstep.lake.gate.HELD_SECONDS", 0.0)
     with gate.held_by("b"):
         assert gate._holder == "b"
+
+
+def test_what_was_looked_at_and_never_put_is_not_taken_for_what_its_transaction_did_later(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    """The store refuses a group's file. One of its transactions goes on, and commits more, as the same version."""
+    one, two, other = staged(catalog, "a"), staged(catalog, "b", reads="a"), staged(catalog, "a", remove("p"))
+    store.fail("put_if_absent", path=entry_path(3), definite=True)
+    refused = together(catalog, store, commits(catalog, one), commits(catalog, two))
+    assert [type(error) for error in refused] == [UnavailableError, UnavailableError]
+    stage(catalog, one, "a", remove("p"))
+    assert catalog.commit(one).version == 3
+    with pytest.raises(ConflictError):
+        catalog.commit(other)

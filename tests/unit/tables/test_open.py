@@ -214,6 +214,30 @@ def test_a_thread_does_so_by_itself_one_for_all(
     wait_until(lambda: keeper._thread is None, "the thread stays")
 
 
+def test_where_there_can_be_no_thread_statements_go_on_and_a_later_one_begins_it(
+    lake: OpenLake, other: TransactionalCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that has too many threads for a moment, or comes to its end."""
+    monkeypatch.setattr(keeping, "TICK", 0.01)
+    monkeypatch.setattr(keeping, "RECORDED_AFTER", 0.05)
+    keeper, start, refused = Keeper(), threading.Thread.start, ["first"]
+    for module in ("lockstep.catalog", "lockstep.tables.statement"):
+        monkeypatch.setattr(f"{module}.KEEPER", keeper)
+
+    def begin(thread: threading.Thread) -> None:
+        if thread.name == "lockstep-open" and refused:
+            raise RuntimeError(f"can't start new thread: {refused.pop()}")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", begin)
+    with lake.transaction() as tx:
+        tx["t"].append({"id": [2]})
+        assert not refused
+        tx["t"].append({"id": [3]})
+        wait_until(lambda: len(seen(other)) == 1, "nobody is told of it")
+    assert lake.at()["t"].to_arrow().num_rows == 3
+
+
 def test_a_restore_is_seen_while_a_person_is_asked(
     keeper: Looking, lake: OpenLake, other: TransactionalCatalog, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

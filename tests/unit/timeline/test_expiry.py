@@ -269,3 +269,18 @@ def test_checkpoints_of_expired_versions_go(store: FaultyStorage) -> None:
     again = opened(store)
     for version in (15, 20, 25):
         assert again.at(version) == timeline.at(version)  # of the checkpoints alone
+
+
+def test_a_clock_that_was_ahead_keeps_no_parts_for_ever(store: FaultyStorage) -> None:
+    """One run's clock was ten years ahead: the next one notes anew which parts nobody names."""
+    clock = FakeClock()
+    timeline = opened(store, clock=clock)
+    timeline.secure_version(20)
+    store.inner.put(f"{CHECKPOINTS}/parts/{'0' * 64}.jsonl", b"nobody knows this")
+    clock.now += timedelta(days=3650)
+    run(timeline, 20)
+    clock.now = T0
+    for hours in range(2):
+        clock.now += timedelta(hours=1)
+        deleted = run(timeline, 20).parts
+        assert (deleted > 0) == (hours == 1)

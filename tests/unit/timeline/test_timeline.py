@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -19,6 +20,7 @@ from lockstep.timeline.entry import (
     NamespaceDdl,
     TransactionInfo,
 )
+from lockstep.timeline.fence import FOLDER as FENCE
 from lockstep.timeline.files import decode, entry_path
 from lockstep.timeline.group import ATTEMPTS
 from lockstep.timeline.log import Timeline
@@ -256,7 +258,36 @@ def test_a_definite_failure_is_no_doubt(timeline: Timeline, store: FaultyStorage
     commit(timeline, "a")
 
 
+@pytest.mark.parametrize("definite", [True, False])
+def test_a_failure_behind_a_put_that_was_answered_is_never_told_to_be_one_of_the_put(
+    timeline: Timeline, store: FaultyStorage, definite: bool
+) -> None:
+    """The fence is asked for, for the process cannot count on what it saw any more: that request was not even sent."""
+    timeline._sure_at = -math.inf
+    store.fail("list", path=FENCE, definite=definite)
+    assert isinstance(timeline.append(draft("a"), after=0), Ratified)
+    timeline._sure_at = -math.inf
+    store.fail("list", path=FENCE, definite=definite, times=9)
+    assert isinstance(timeline.append(draft("b"), after=1), Unknown)
+    store.heal()
+    assert ids(Timeline.open(store).entries(1)) == ["b"]
+
+
 def test_a_definite_failure_after_a_doubtful_one_stays_in_doubt(timeline: Timeline, store: FaultyStorage) -> None:
     store.fail("put_if_absent", path=".json")
     store.fail("put_if_absent", path=".json", times=ATTEMPTS, definite=True)
     assert isinstance(timeline.append(draft("a"), after=0), Unknown)
+
+
+def test_whether_the_hint_can_be_written_is_not_asked_under_the_lock(tmp_path: Path) -> None:
+    """Of HDFS that is a request to the name node: meanwhile others go on."""
+    locked: list[bool] = []
+
+    class Asked(FaultyStorage):
+        def is_writable(self, folder: str) -> bool:
+            locked.append(timeline._lock.locked())
+            return super().is_writable(folder)
+
+    timeline = Timeline.create(Asked(open_storage(str(tmp_path))))
+    timeline.write_hint()
+    assert locked == [False]

@@ -50,11 +50,19 @@ class Keeper:
         self._watched: dict[str, _Watched] = {}
 
     def watch(self) -> None:
-        """Look from now on, for as long as any transaction is open."""
+        """Look from now on, for as long as any transaction is open.
+
+        Where there can be no thread now, as there are too many, the next call begins one.
+        """
         with self._lock:
             if self._thread is None and not self._closed.is_set():
-                self._thread = threading.Thread(target=self._run, name="lockstep-keeper", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="lockstep-keeper", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    _log.warning("others are not told of open transactions, and none ends in time: %s", error)
+                else:
+                    self._thread = thread
 
     def close(self) -> None:
         """Look no more; the records of what is open are removed."""
