@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 import lockstep
 from lockstep.catalog import TransactionalCatalog
@@ -53,6 +54,16 @@ def clean_up(spark: Any, path: Path) -> None:
         frame.write.format("delta").mode("append").save(str(path))
     assert versions(path / "_delta_log")[0] > 4, "of the tag's version the log tells no more"
     spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+
+@pytest.mark.parametrize("to", ["2", "4", "6"], ids=["cleaned up", "the tag's", "there"])
+def test_changes_of_versions_that_a_clean_up_took_are_not_told(vacuuming: Any, root: Path, to: str) -> None:
+    spark = vacuuming
+    make(spark)
+    clean_up(spark, folder(root))
+    with pytest.raises(PySparkException, match=r"its log file is gone: Delta cleans up logs") as error:
+        rows(spark, f"SELECT * FROM t WITH (startingSystemVersion = 1, endingSystemVersion = {to})")
+    assert error.value.getSqlState() == "58P01"
 
 
 FEATURES = {"checkpointPolicy": "v2", "enableInCommitTimestamps": "true", "columnMapping.mode": "name"}

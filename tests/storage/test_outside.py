@@ -63,7 +63,7 @@ def test_the_stores_are_known_and_one_of_them_is_around_others() -> None:
         for file in Path(lockstep.__file__).parent.rglob("*.py")
         for name in re.findall(r"^class (\w+)\(\w*Storage\b", file.read_text(), re.MULTILINE)
     }
-    assert found == {"HadoopStorage", "LocalStorage", "ObjectStorage", "OutsideStorage"}
+    assert found == {"AzureStorage", "HadoopStorage", "LocalStorage", "ObjectStorage", "OutsideStorage"}
 
 
 @pytest.fixture(params=[Ignoring, LookingFirst])

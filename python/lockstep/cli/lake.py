@@ -138,7 +138,7 @@ def verify(ctx: click.Context, root: str, deep: bool, as_json: bool) -> None:
         wrong = [[w.database_version, w.path, w.why] for w in report.wrong_checkpoints]
         if wrong:
             print_table(["checkpoint of", "file", "what is wrong"], wrong)
-        expired = f", {report.expired} of them expired" if report.expired else ""
+        expired = f", {report.expired} of them no more in a log" if report.expired else ""
         checkpoints = f"{counted(report.checkpoints, 'checkpoint')}, " if report.checkpoints else ""
         click.echo(
             f"database version {report.database_version}: {counted(report.tables, 'table')}, "

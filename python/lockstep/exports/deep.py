@@ -11,12 +11,13 @@ folder is listed once, whatever the number of versions that have files in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from msgspec import structs
 
-from lockstep.delta.actions import bodies
+from lockstep.delta.actions import Action, bodies
 from lockstep.delta.log import commit_path, log_files, read_published
 from lockstep.errors import CorruptTimelineError, LockstepError, UnavailableError, UnsupportedError
 from lockstep.exports.copying import Stores
@@ -55,6 +56,10 @@ class Wanted:
     needed_by: str = ""
 
 
+_Found: TypeAlias = tuple[list[tuple[Wanted, Place]], list[Difference]]
+"""The files that versions need, and which of the versions nothing tells of."""
+
+
 @dataclass
 class _Run:
     """The versions of a table that the unbroken run of readable database versions has.
@@ -90,7 +95,12 @@ def verify_deep(storage: Storage, timeline: Timeline, *, clock: Clock = utc_now)
             # The newest version that somebody needs it for stands for the older ones.
             needs.setdefault(place, {})[wanted.table.id, wanted.needed_by] = wanted
 
-    for pairs, problems in workers.map(lambda run: _of_run(storage, run), _runs(timeline)):
+    kept: dict[str, set[int]] = {}
+    for id_, version in kept_states(storage).states:
+        kept.setdefault(id_, set()).add(version)
+    for pairs, problems in workers.map(
+        lambda run: _of_run(storage, run, kept.get(run.first.table.id, ())), _runs(timeline)
+    ):
         note(pairs)
         found += problems
     for pairs, problems in workers.map(lambda one: _of_one(storage, one), _singles(storage, timeline, clock)):
@@ -168,7 +178,7 @@ def _runs(timeline: Timeline) -> list[_Run]:
 # --- what they need ---------------------------------------------------------------------------------------------------
 
 
-def _of_one(storage: Storage, wanted: Wanted) -> tuple[list[tuple[Wanted, Place]], list[Difference]]:
+def _of_one(storage: Storage, wanted: Wanted) -> _Found:
     """Return the files that one version needs, or that nothing tells which they are."""
     if not reaches(storage, wanted.table.location):
         return [], [out_of_reach(wanted.table, wanted.database_version, wanted.needed_by)]
@@ -177,34 +187,38 @@ def _of_one(storage: Storage, wanted: Wanted) -> tuple[list[tuple[Wanted, Place]
     except (UnavailableError, UnsupportedError):  # nobody can tell here
         raise
     except LockstepError:
-        return [], [_untold(storage, wanted)]
+        return [], [_untold(wanted, log_files(storage, wanted.table.location).missing_for(wanted.table.version))]
     return [(wanted, place) for file in files for place in _places(file, wanted.table, storage)], []
 
 
-def _of_run(storage: Storage, run: _Run) -> tuple[list[tuple[Wanted, Place]], list[Difference]]:
-    """Return the files that a run of versions needs, each with the newest of the versions up to which it came."""
+def _of_run(storage: Storage, run: _Run, kept: Collection[int]) -> _Found:
+    """Return the files that a run of versions needs, each with the newest of the versions up to which it came.
+
+    Args:
+        kept: which versions of the table are kept for tags, so that they can be read without the table's log.
+    """
     table = run.first.table
     if not reaches(storage, table.location):
         return _of_one(storage, run.first)
     last = max((version for version, _ in run.steps), default=table.version)
     log = log_files(storage, table.location)
+    end, shown = max(log.commits | log.checkpoints, default=-1), {version for version, _ in run.steps}
     pairs, problems = _of_one(storage, run.first)
-    for version in range(table.version + 1, last + 1):
-        if version not in log.commits:
-            if log.missing_for(version) is None:  # a checkpoint tells; it is read where the commits end
-                continue
-            if any(commit > version for commit in log.commits | log.checkpoints):
-                problems.append(_untold(storage, run.at(version)))
-            break  # not published yet, or cut off: `verify` says which
-        wanted = run.at(version)
-        try:
-            commit = read_published(storage, table.location, version)
-        except UnavailableError:
-            raise
-        except LockstepError:
-            problems.append(_untold(storage, wanted))
-            break
-        pairs += ((wanted, place) for add in bodies(commit, "add") for place in _places(add, table, storage))
+    missing = log.missing_for(table.version)
+    for version in range(table.version + 1, min(last, end) + 1):  # behind the end `verify` says what is the matter
+        wanted, was_told = run.at(version), missing is None
+        commit = _commit(storage, wanted) if version in log.commits else None
+        if version in log.checkpoints:
+            missing = None
+        elif was_told and commit is None:
+            missing = version
+        if missing is not None and version not in kept:
+            problems += [_untold(wanted, missing)] if version in shown else []
+        elif missing is None and was_told and commit is not None:
+            pairs += ((wanted, place) for add in bodies(commit, "add") for place in _places(add, table, storage))
+        else:  # a checkpoint, or what is kept, tells of it, and alone of what came before it
+            more, untold = _of_one(storage, wanted)
+            pairs, problems = [*pairs, *more], [*problems, *untold]
     if last == table.version:
         return pairs, problems
     # Last, for what the newest version has yet is said of that.
@@ -212,13 +226,22 @@ def _of_run(storage: Storage, run: _Run) -> tuple[list[tuple[Wanted, Place]], li
     return [*pairs, *newest], [*problems, *(each for each in untold if each not in problems)]
 
 
+def _commit(storage: Storage, wanted: Wanted) -> list[Action] | None:
+    """Return the commit of a version; None if it cannot be read, and reading it again would not help."""
+    try:
+        return read_published(storage, wanted.table.location, wanted.table.version)
+    except UnavailableError:
+        raise
+    except LockstepError:
+        return None
+
+
 def _places(file: dict[str, object], table: Table, storage: Storage) -> Iterator[Place]:
     return places_of(file, table.location, storage.url)
 
 
-def _untold(storage: Storage, wanted: Wanted) -> Difference:
+def _untold(wanted: Wanted, missing: int | None) -> Difference:
     """Return that nothing tells of a version, with the commit that its log lacks, if it is that."""
-    missing = log_files(storage, wanted.table.location).missing_for(wanted.table.version)
     version = wanted.table.version if missing is None else missing
     return _difference("unreadable", wanted, commit_path(wanted.table.location, version), KEEPS_LOGS)
 

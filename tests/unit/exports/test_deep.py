@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
+import lockstep
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.combine.deletion_vectors import file_path
 from lockstep.delta.log import LOG, commit_path
+from lockstep.errors import LockstepError
 from lockstep.exports.deep import verify_deep
 from lockstep.lake.kept_states import FOLDER
 from lockstep.recovery.restore import Selection
@@ -19,7 +24,7 @@ from lockstep.tables.restoring import restore
 from lockstep.tables.state import States
 from lockstep.tables.table import Scope
 from lockstep.timeline.entry import TagDdl
-from tests.support.commands import lockstep
+from tests.support import commands
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, append, create, location, named, open_catalog, remove, stage
 
@@ -120,12 +125,12 @@ def test_the_command_names_the_file_and_what_prevents_it(store: FaultyStorage) -
     catalog = open_catalog(store)
     create(catalog, "a", files=["p"])
     root, folder = store.url.removeprefix("file://"), tagged(catalog)
-    assert lockstep("verify", root, "--deep").exit_code == 0
+    assert commands.lockstep("verify", root, "--deep").exit_code == 0
     store.delete(f"{folder}/p")
-    assert lockstep("verify", root).exit_code == 0, "it does not look for files"
-    done = lockstep("verify", root, "--deep")
+    assert commands.lockstep("verify", root).exit_code == 0, "it does not look for files"
+    done = commands.lockstep("verify", root, "--deep")
     assert (done.exit_code, KEEPS_FILES in done.stdout) == (1, True), done.output
-    differences = json.loads(lockstep("verify", root, "--deep", "--json").stdout)["differences"]
+    differences = json.loads(commands.lockstep("verify", root, "--deep", "--json").stdout)["differences"]
     assert {each["path"] for each in differences} == {f"{folder}/p"}
     assert "tag eod" in {each["needed_by"] for each in differences}
 
@@ -167,3 +172,40 @@ def test_what_only_a_commit_in_between_had_is_needed_by_nobody(catalog: Transact
     catalog.commit(tx)
     assert catalog.database().tables[named("a")].version > here.version
     assert [each.path for each in verify_deep(catalog.lake.storage, catalog.timeline)] == []
+
+
+@pytest.mark.parametrize("steps", ["IIII", "IIIIII", "TIII", "TITII", "TITIT", "TITITIIT", "IIDTII", "IIcIII"])
+def test_each_version_that_a_clean_up_of_logs_took_is_told_and_no_other(steps: str, tmp_path: Path) -> None:
+    """A plain Delta writer wrote a checkpoint, and removed the commits before it: what can be read is tried.
+
+    The steps are I for an append, D for a DELETE, T for a tag, and c for a checkpoint before the last.
+    """
+    lake = lockstep.open(str(tmp_path), create=True)
+    with lake.transaction() as tx:
+        tx.create("t", pa.schema([("id", pa.int64())]))
+    folder = tmp_path / location(lake.catalog, "t")
+    for number, step in enumerate(steps):
+        if step == "T":
+            lake.tag(f"tag{number}")
+        elif step == "c":
+            DeltaTable(folder).create_checkpoint()
+        else:
+            with lake.transaction() as tx:
+                tx["t"].append(pa.table({"id": [number]})) if step == "I" else tx["t"].delete("id = 0")
+    write_deltalake(folder, pa.table({"id": [99]}), mode="append")
+    plain = DeltaTable(folder)
+    plain.create_checkpoint()
+    for commit in (folder / LOG).glob("*.json"):
+        if int(commit.name[:20]) < plain.version():
+            commit.unlink()
+    assert lake.at()["t"].to_arrow().num_rows == len(plain.to_pyarrow_table())  # the plain commit is taken in
+    lost = set()
+    for version in range(1, lake.catalog.database().version + 1):
+        try:
+            lake.at(version)["t"].to_arrow()
+        except LockstepError:
+            lost.add(lake.catalog.timeline.at(version).tables[named("t")].version)
+    found = verify_deep(lake.catalog.lake.storage, lake.catalog.timeline)
+    assert sorted((each.problem, each.table_version) for each in found) == [
+        ("unreadable", each) for each in sorted(lost)
+    ]

@@ -115,7 +115,8 @@ class RowChangeRequests(Requests):
             raise UndefinedError(f"no table {name}, now or in database version {end.version}")
         if (table := end.table_by_id(now.id)) is None:
             raise InvalidError(
-                f"table {name} was not there yet in database version {end.version}: no row of it had changed"
+                f"table {name} is not in database version {end.version}: it was made later, or had been dropped. Name "
+                "a newer end at which it is there"
             )
         return table
 

@@ -56,7 +56,7 @@ private[spark] case class RowChanges(
           "their own, TO the version that is meant")
     val found = catalog.rowChanges(ident, isOfDatabase, start, end)
     val delta = DeltaTableV2(session, found.path)
-    val shown = delta.deltaLog.getSnapshotAt(found.version)
+    val shown = ChangedRows.at(delta.deltaLog, found.version)
     val versions = if (isOfDatabase) found.commits.flatMap(_.versions) else ofTable(delta, found.version)
     val changed = ChangedRows.of(session, shown, versions)
     val rows = new ToldRows(changed, found.name.mkString("."))

@@ -1,5 +1,6 @@
 package org.apache.spark.sql.delta.lockstep
 
+import org.apache.spark.SparkThrowable
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical.{LocalRelation, LogicalPlan}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
@@ -34,14 +35,8 @@ object ChangedRows {
       val changes = log.getChanges(versions.head, versions.last, None, failOnDataLoss = false)
         .filter { case (version, _) => versions.contains(version) }.toIndexedSeq
       val gone = versions.diff(changes.map(_._1))
-      if (gone.nonEmpty)
-        throw new LockstepException(
-          "LOCKSTEP_MISSING_FILES",
-          s"version ${gone.head} of ${log.dataPath.getName} is among what is asked for, and its log file is gone: Delta " +
-            "cleans up logs after delta.logRetentionDuration. Ask for changes since a later version.",
-          "58P01"
-        )
-      val first = log.getSnapshotAt(versions.head)
+      gone.headOption.foreach(version => throw missing(log, version))
+      val first = at(log, versions.head)
       val isFromFeed = isFed(first.metadata) && changes.forall(_._2.forall {
         case metadata: Metadata => isFed(metadata)
         case _ => true
@@ -58,6 +53,23 @@ object ChangedRows {
       ChangedRows(read.fileChangeDf.queryExecution.analyzed, isFromFeed)
     }
   }
+
+  /** A table as of a version of its log, which may be gone. */
+  def at(log: DeltaLog, version: Long): Snapshot =
+    try log.getSnapshotAt(version)
+    catch {
+      case error: Throwable with SparkThrowable if Untold.contains(error.getCondition) => throw missing(log, version)
+    }
+
+  /** What Delta says where files of a log are gone that tell of a version. */
+  private val Untold = Set("DELTA_LOG_FILE_NOT_FOUND", "DELTA_VERSION_NOT_FOUND", "DELTA_VERSIONS_NOT_CONTIGUOUS")
+
+  private def missing(log: DeltaLog, version: Long) = new LockstepException(
+    "LOCKSTEP_MISSING_FILES",
+    s"version $version of ${log.dataPath.getName} is among what is asked for, and its log file is gone: Delta " +
+      "cleans up logs after delta.logRetentionDuration. Ask for changes between later versions.",
+    "58P01"
+  )
 
   /** The last version of a log that was committed at a time or before, and whether it was just then; none if all are later. */
   def lastAt(log: DeltaLog, micros: Long): Option[(Long, Boolean)] = {
