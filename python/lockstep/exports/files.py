@@ -169,8 +169,8 @@ def copied(add: dict[str, Any], *, location: str, root: str, target: str) -> tup
     place = place_of(add["path"], location=location, root=root)
     below, folder = f"{place.root}/{place.path}", f"{url_below(root, location)}/"
     path = below.removeprefix(folder) if below.startswith(folder) else _foreign_path(place)
-    is_relative = not is_absolute(add["path"])
-    body: dict[str, Any] = add if is_relative else {**add, "path": _encoded(path)}
+    is_there = not is_absolute(add["path"]) and unquote(add["path"]) == path  # and does not lead out of the folder
+    body: dict[str, Any] = add if is_there else {**add, "path": _encoded(path)}
     copies = [Copy(place, f"{target}/{path}", add["size"])]
     vector = add.get("deletionVector")
     vector_file = None if vector is None else vector_place(vector, location=location, root=root)

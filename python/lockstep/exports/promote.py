@@ -349,7 +349,9 @@ class Promoter:
         """Return a table that was made in the clone, as the first commit of a table of the origin's."""
         exported = structs.replace(record, mode="full", source=self.clone.storage.url)
         snapshot = read_snapshot(self.clone.storage, table.location, table.version)
-        planned = plan_table(exported, clone, table, snapshot)
+        # The lake has it from the promotion on; by its in-commit timestamp it is looked for by time.
+        now = structs.replace(clone, committed_at=max(clone.committed_at, tx.began_at))
+        planned = plan_table(exported, now, table, snapshot)
         creation = tx.reserve(table.name, self.origin.new_id())  # with the clone's id each attempt had one folder
         home = Table(id=creation.id, name=table.name, location=creation.location, version=NEW, since=tx.base.version)
         inside = f"{planned.table.location}/"  # where an export would have it, which is elsewhere if it was adopted
