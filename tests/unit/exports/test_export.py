@@ -6,7 +6,7 @@ import json
 import shutil
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pytest
 
@@ -253,6 +253,36 @@ def test_a_minimal_export_of_another_lake_is_refused(catalog: TransactionalCatal
     shutil.copytree(tmp_path / "lake", tmp_path / "copy")
     import_minimal(exporter(opened(tmp_path / "copy")), str(tmp_path / "eod.json"), asked)
     assert {Path(path).name for path in paths(opened(tmp_path / "to"), "a")} == {"p", "q"}
+
+
+@pytest.mark.parametrize(
+    ("char", "spelled"),
+    [
+        ("\u200c", "\u200c"),
+        ("\u200d", "\u200d"),
+        ("\u00ad", "\u00ad"),
+        ("\U0010fffd", "\U0010fffd"),
+        ("\U0001fae9", "\U0001fae9"),
+        ("\u0378", "\u0378"),
+        ("\u00e9", "\u00e9"),
+        ("\u00a0", "%C2%A0"),
+        ("\u2028", "%E2%80%A8"),
+        ("\u3000", "%E3%80%80"),
+        ("\u0085", "%C2%85"),
+        ("\x7f", "%7F"),
+        ("%", "%25"),
+    ],
+    ids=ascii,
+)
+def test_a_partial_export_spells_names_as_hadoop_does(char: str, spelled: str) -> None:
+    """Delta's DELETE with deletion vectors finds no row of a file that is spelled otherwise, and raises nothing.
+
+    What is expected is what `new Path(…).toUri` says, for all of Unicode.
+    """
+    name = quote(f"p=a{char}b/f.parquet")
+    body = referring(add(name)["add"], location="default/t", root="file:///lake", s3="s3")
+    assert body["path"] == f"file:/lake/default/t/p=a{spelled}b/f.parquet"
+    assert place_of(body["path"], location="", root="file:///lake").path == f"default/t/p=a{char}b/f.parquet"
 
 
 @pytest.mark.parametrize("is_known", [False, True], ids=["nobody has noticed", "set aside"])
