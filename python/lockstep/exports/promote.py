@@ -321,6 +321,7 @@ class Promoter:
             reads: list[tuple[str, list[str] | None]] = [(read.id, read.predicates) for read in entry.reads]
             if entry.kind == "external":
                 reads += [(write.id, None) for write in entry.writes]
+                reads += [(move.id, None) for move in entry.moved]  # ours is behind what a plain writer did
             for id_, predicates in reads:
                 if (table := tx.base.table_by_id(id_)) is not None:
                     tx.read_columns(table)
@@ -444,4 +445,4 @@ PROMOTED = (
 
 def _changes_something(entry: Entry) -> bool:
     """Tell whether a clone's entry changes what a promotion takes along; tags stay in the clone."""
-    return bool(entry.namespaces or entry.tables or entry.views or entry.writes or entry.batch)
+    return bool(entry.namespaces or entry.tables or entry.views or entry.writes or entry.moved or entry.batch)
