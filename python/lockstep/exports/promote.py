@@ -187,7 +187,7 @@ class Promoter:
             for table, version, actions in plan.staged:
                 self.origin.storage.put(staged_path(table.location, tx.id, version), render(actions))
             return _raised(commit(self.origin, tx, backoff=self.backoff), plan)
-        except LockstepError:
+        except BaseException:  # a Ctrl-C among them
             if tx.is_open and tx.in_doubt is None:
                 undo(self.origin, tx)
             raise

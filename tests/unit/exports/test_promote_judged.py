@@ -167,6 +167,23 @@ def test_a_late_conflict_leaves_nothing_of_the_promotion(
     assert left == {f"{location(catalog, 'b')}/theirs"}
 
 
+def test_a_promotion_that_is_interrupted_removes_what_it_copied(
+    catalog: TransactionalCatalog, clone: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    change(clone, "b", file("mine"), file("more"))
+    before = tree(store)
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    store.interrupt("put", interrupted, path=".json")  # once all is copied, and is about to be staged
+    with pytest.raises(KeyboardInterrupt):
+        promote(clone, catalog)
+    catalog.lake.upkeep.settle()
+    assert tree(store) == before
+    assert promote(clone, catalog).files == 2
+
+
 # --- versions ---------------------------------------------------------------------------------------------------------
 
 
