@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lockstep.adoption.adopt import Wanted
+from lockstep.arguments import check_text
 from lockstep.delta.log import LOG
 from lockstep.errors import InvalidError
 from lockstep.storage import Storage, url_of
@@ -30,7 +31,8 @@ def tables_below(storage: Storage, folder: str, namespace: Namespace | None = No
         namespace: what the names begin with.
 
     Raises:
-        InvalidError: there are none, or more than `MAX_TABLES`; or the folder is a table itself.
+        InvalidError: there are none, or more than `MAX_TABLES`; or the folder is a table itself; or (22021) the name of
+            a folder is no UTF-8.
         UnavailableError, UnsupportedError: the store failed, or has no listing.
     """
     url = comparable(url_of(folder))
@@ -44,6 +46,8 @@ def tables_below(storage: Storage, folder: str, namespace: Namespace | None = No
         raise InvalidError(f"{folder} has no Delta tables below it")
     if "" in found:
         raise InvalidError(f"{folder} is a Delta table itself: give its name as table, and the folder as location")
+    for path in paths:
+        check_text(path, f"the folder of a Delta table below {folder}, {path!a},")
     outer = [path for path in paths if not any(path.startswith(f"{other}/") for other in _prefixes(path, found))]
     return [Wanted(_name(path, namespace), f"{url}/{path}") for path in outer]
 

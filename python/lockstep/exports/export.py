@@ -28,7 +28,7 @@ from lockstep.delta.actions import bodies, logical_file, parse
 from lockstep.delta.checksum import advance
 from lockstep.delta.log import checksum_path, commit_path
 from lockstep.delta.snapshot import Snapshot, read_snapshot
-from lockstep.errors import CorruptTimelineError, InvalidError, LockstepError, UnsupportedError
+from lockstep.errors import CorruptTimelineError, ExpiredError, InvalidError, LockstepError, UnsupportedError
 from lockstep.exports.copying import Stores, check_there, copy
 from lockstep.exports.files import S3, Copy
 from lockstep.exports.keeping import confirm, keep, record_export, settle
@@ -40,6 +40,7 @@ from lockstep.exports.target import (
     first_entry,
     is_lake,
     is_same,
+    made_as,
     read_minimal,
     refuse_inside,
     refuse_other,
@@ -173,12 +174,11 @@ class Exporter:
 
     def _check_own(self, mode: ExportMode) -> None:
         """Refuse an export that would name files of a third lake: that one would not know for whom it keeps them."""
-        entry = first_entry(self.lake.storage)
-        if entry is not None and entry.origin is not None and entry.origin.mode != "full":
+        if (made := made_as(self.lake.storage)) is not None and made[0] != "full":
             raise UnsupportedError(
-                f"{self.lake.storage.url} is a {entry.origin.mode} export of {entry.origin.root} and names files "
-                f"there, which are kept for it alone: a {mode} export of it may lose them. Export that lake, or this "
-                "one in full. Nothing was written"
+                f"{self.lake.storage.url} is a {made[0]} export of {made[1]} and names files there, which are kept for "
+                f"it alone: a {mode} export of it may lose them. Export that lake, or this one in full. Nothing was "
+                "written"
             )
 
     def _run(self, asked: Asked, target: str) -> Exported:
@@ -275,8 +275,8 @@ class Exporter:
 
         A clone that has been promoted was whole: if its folder is nobody's now, it was deleted, and what is made there
         is another clone, with an id of its own. By its id the lake knows what was promoted. So it is with one that was
-        not promoted, where nobody asks for its version: who makes a clone in the place of one that he deleted means the
-        newest version. The record of the old one stays, for it may have been moved.
+        not promoted, where nobody asks for the same again: who makes a clone in the place of one that he deleted means
+        the newest version, if he says none. The record of the old one stays, for it may have been moved.
 
         Args:
             claimed_by: who has the target, as it says itself.
@@ -292,17 +292,22 @@ class Exporter:
         ]
         if not found:
             return None
-        if asked.version is None and not is_there:
-            newest = self._database(None).version
-            return next((record for record in found if record.database_version == newest), None)
-        return next((record for record in found if record.database_version == asked.version), found[-1])
+        if is_there:
+            return next((record for record in found if record.database_version == asked.version), found[-1])
+        wanted = self._database(None).version if asked.version is None else asked.version
+        for record in found:
+            if (record.database_version, record.mode) == (wanted, asked.mode):
+                return record
+        # One that has no target yet may be just about to take it. Where others had one, it was deleted.
+        others = [each for each in found if asked.version is not None or each.database_version == wanted]
+        return next((each for each in others[::-1] if not is_recorded(self.lake.storage, each)), None)
 
     def _meant(self, asked: Asked, target: str, begun: ExportRecord | None) -> tuple[Database, ExportRecord]:
         """Return the database version that is to be exported, and the record of that."""
         if begun is not None and begun.source != self.lake.storage.url:
             raise taken(begun)
         version = begun.database_version if asked.version is None and begun is not None else asked.version
-        database = self._database(version) if asked.database is None else self._readable(asked.database)
+        database = self._database(version) if asked.database is None else self._readable(asked.database, version)
         record = ExportRecord(
             format=FORMAT,
             id=self.lake.new_id(),
@@ -333,12 +338,22 @@ class Exporter:
         tags = {key: tag for key, tag in head.tags.items() if tag.version == version}
         return structs.replace(database, tags=tags)
 
-    def _readable(self, database: Database) -> Database:
-        """Return what a file says of a version of this lake's, of which a table may have been settled since."""
+    def _readable(self, database: Database, version: int | None) -> Database:
+        """Return what a file says of a version of this lake's, if the tables' logs still say what that had.
+
+        A version that has expired is not compared with the logs, for nobody knows what was committed.
+        """
         head = self.lake.refresh()
         for table in database.tables.values():
+            head.refuse_aside(table)
             if (settled := refusal(head, table)) is not None:
                 raise settled
+        try:
+            known = self.lake.timeline.at(version or 0)  # a file does not say which entry changed a table last
+        except ExpiredError:
+            return database
+        tables = (known.table_by_id(table.id) for table in database.tables.values())
+        self.lake.check_past([table for table in tables if table is not None])
         return database
 
     def _plans(self, record: ExportRecord, database: Database) -> list[TablePlan]:

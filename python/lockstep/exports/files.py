@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -21,6 +22,8 @@ from lockstep.storage.urls import is_outside, url_below
 
 _KEPT = "/!$&'()*+,;=:@-._~"
 """What of ASCII, beside letters and digits, a path has in a URI as it is; letters of others stay as in Java's URIs."""
+
+_SPACES = frozenset({"Zs", "Zl", "Zp"})
 
 S3 = Literal["s3", "s3a"]
 """What a store in S3 is called: by everybody, and by Spark, which knows it as `s3a` alone."""
@@ -53,7 +56,16 @@ class Place:
 
 
 def _encoded(path: str) -> str:
-    return "".join(char if ord(char) > 127 and char.isprintable() else quote(char, safe=_KEPT) for char in path)
+    return "".join(char if _is_as_it_is(char) else quote(char, safe=_KEPT) for char in path)
+
+
+def _is_as_it_is(char: str) -> bool:
+    """Tell whether Java's URIs have a character outside of ASCII as it is: all do but controls and spaces.
+
+    So those are that nobody sees (in Persian words, between the parts of an emoji), and those that are newer than
+    Python's tables.
+    """
+    return char >= "\xa0" and unicodedata.category(char) not in _SPACES
 
 
 def place_of(path: str, *, location: str, root: str) -> Place:
@@ -169,8 +181,8 @@ def copied(add: dict[str, Any], *, location: str, root: str, target: str) -> tup
     place = place_of(add["path"], location=location, root=root)
     below, folder = f"{place.root}/{place.path}", f"{url_below(root, location)}/"
     path = below.removeprefix(folder) if below.startswith(folder) else _foreign_path(place)
-    is_relative = not is_absolute(add["path"])
-    body: dict[str, Any] = add if is_relative else {**add, "path": _encoded(path)}
+    is_there = not is_absolute(add["path"]) and unquote(add["path"]) == path  # and does not lead out of the folder
+    body: dict[str, Any] = add if is_there else {**add, "path": _encoded(path)}
     copies = [Copy(place, f"{target}/{path}", add["size"])]
     vector = add.get("deletionVector")
     vector_file = None if vector is None else vector_place(vector, location=location, root=root)

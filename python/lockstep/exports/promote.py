@@ -187,7 +187,7 @@ class Promoter:
             for table, version, actions in plan.staged:
                 self.origin.storage.put(staged_path(table.location, tx.id, version), render(actions))
             return _raised(commit(self.origin, tx, backoff=self.backoff), plan)
-        except LockstepError:
+        except BaseException:  # a Ctrl-C among them
             if tx.is_open and tx.in_doubt is None:
                 undo(self.origin, tx)
             raise
@@ -321,6 +321,7 @@ class Promoter:
             reads: list[tuple[str, list[str] | None]] = [(read.id, read.predicates) for read in entry.reads]
             if entry.kind == "external":
                 reads += [(write.id, None) for write in entry.writes]
+                reads += [(move.id, None) for move in entry.moved]  # ours is behind what a plain writer did
             for id_, predicates in reads:
                 if (table := tx.base.table_by_id(id_)) is not None:
                     tx.read_columns(table)
@@ -349,7 +350,9 @@ class Promoter:
         """Return a table that was made in the clone, as the first commit of a table of the origin's."""
         exported = structs.replace(record, mode="full", source=self.clone.storage.url)
         snapshot = read_snapshot(self.clone.storage, table.location, table.version)
-        planned = plan_table(exported, clone, table, snapshot)
+        # The lake has it from the promotion on; by its in-commit timestamp it is looked for by time.
+        now = structs.replace(clone, committed_at=max(clone.committed_at, tx.began_at))
+        planned = plan_table(exported, now, table, snapshot)
         creation = tx.reserve(table.name, self.origin.new_id())  # with the clone's id each attempt had one folder
         home = Table(id=creation.id, name=table.name, location=creation.location, version=NEW, since=tx.base.version)
         inside = f"{planned.table.location}/"  # where an export would have it, which is elsewhere if it was adopted
@@ -442,4 +445,4 @@ PROMOTED = (
 
 def _changes_something(entry: Entry) -> bool:
     """Tell whether a clone's entry changes what a promotion takes along; tags stay in the clone."""
-    return bool(entry.namespaces or entry.tables or entry.views or entry.writes or entry.batch)
+    return bool(entry.namespaces or entry.tables or entry.views or entry.writes or entry.moved or entry.batch)

@@ -15,7 +15,7 @@ from lockstep.lake.exports import ExportRecord, decode_record, encode_record
 from lockstep.lake.roots import refuse_unless_free, what_is_around
 from lockstep.storage import Mine, Storage, Theirs
 from lockstep.storage.urls import comparable
-from lockstep.timeline.entry import Entry
+from lockstep.timeline.entry import Entry, ExportMode
 from lockstep.timeline.files import FOLDER, decode, find
 from lockstep.timeline.fold import apply
 from lockstep.transactions.folders import check_root
@@ -117,6 +117,17 @@ def first_entry(storage: Storage) -> Entry | None:
     """Return entry 0 of the lake in a folder; None if there is no lake."""
     file = find(storage, 0)
     return None if file is None else file.entry(0)
+
+
+def made_as(storage: Storage) -> tuple[ExportMode, str] | None:
+    """Return as which kind of export a lake was made, and of which root; None if it was not made as one.
+
+    The claim is asked first: it stays, and entry 0 may have expired.
+    """
+    if (record := claimed(storage)) is not None:
+        return record.mode, record.source
+    entry = first_entry(storage)
+    return None if entry is None or entry.origin is None else (entry.origin.mode, entry.origin.root)
 
 
 def is_lake(storage: Storage, record: ExportRecord) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,14 @@ def test_folders_that_cannot_be_meant(
     monkeypatch.setattr(finding, "MAX_TABLES", 1)
     with pytest.raises(InvalidError, match="more than 1 tables"):
         found(catalog, warehouse)
+
+
+def test_a_table_whose_folder_is_no_utf8_is_refused_by_name(catalog: TransactionalCatalog, warehouse: Path) -> None:
+    """COMMIT could not write it down, and would not say which of the tables it was."""
+    plain_table(warehouse / "orders", 1)
+    (warehouse / "orders").rename(os.fsdecode(os.fsencode(warehouse) + b"/t\xff"))
+    plain_table(warehouse / "fine", 1)
+    with pytest.raises(InvalidError, match=r"'t\\udcff', has U\+DCFF as character 2") as refused:
+        found(catalog, warehouse)
+    assert refused.value.sqlstate == "22021"
+    assert refused.value.message.isascii()

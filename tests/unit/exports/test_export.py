@@ -6,23 +6,25 @@ import json
 import shutil
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.delta.actions import bodies, parse
+from lockstep.delta.actions import bodies, parse, render
 from lockstep.delta.combine.deletion_vectors import file_name
 from lockstep.delta.log import commit_path
 from lockstep.delta.places import is_absolute
 from lockstep.errors import (
     CorruptTimelineError,
     DuplicateError,
+    ForeignCommitError,
     InvalidError,
     MissingFilesError,
     UnsupportedError,
 )
 from lockstep.exports.export import Asked, Exporter
-from lockstep.exports.files import S3, place_of, referring
+from lockstep.exports.files import S3, copied, place_of, referring
 from lockstep.exports.importing import import_minimal
 from lockstep.exports.target import check_target
 from lockstep.lake.exports import drop_export, read_exports, record_path
@@ -46,7 +48,7 @@ from tests.support.exports import (
     tree_of,
 )
 from tests.support.faulty import FaultyStorage
-from tests.support.lakes import create, location, named, open_catalog, stage
+from tests.support.lakes import add, create, location, log_file, named, open_catalog, stage
 from tests.support.s3 import KEYS, moto, serving
 from tests.support.vectors import stored
 
@@ -253,6 +255,65 @@ def test_a_minimal_export_of_another_lake_is_refused(catalog: TransactionalCatal
     assert {Path(path).name for path in paths(opened(tmp_path / "to"), "a")} == {"p", "q"}
 
 
+@pytest.mark.parametrize(
+    ("char", "spelled"),
+    [
+        ("\u200c", "\u200c"),
+        ("\u200d", "\u200d"),
+        ("\u00ad", "\u00ad"),
+        ("\U0010fffd", "\U0010fffd"),
+        ("\U0001fae9", "\U0001fae9"),
+        ("\u0378", "\u0378"),
+        ("\u00e9", "\u00e9"),
+        ("\u00a0", "%C2%A0"),
+        ("\u2028", "%E2%80%A8"),
+        ("\u3000", "%E3%80%80"),
+        ("\u0085", "%C2%85"),
+        ("\x7f", "%7F"),
+        ("%", "%25"),
+    ],
+    ids=ascii,
+)
+def test_a_partial_export_spells_names_as_hadoop_does(char: str, spelled: str) -> None:
+    """Delta's DELETE with deletion vectors finds no row of a file that is spelled otherwise, and raises nothing.
+
+    What is expected is what `new Path(…).toUri` says, for all of Unicode.
+    """
+    name = quote(f"p=a{char}b/f.parquet")
+    body = referring(add(name)["add"], location="default/t", root="file:///lake", s3="s3")
+    assert body["path"] == f"file:/lake/default/t/p=a{spelled}b/f.parquet"
+    assert place_of(body["path"], location="", root="file:///lake").path == f"default/t/p=a{char}b/f.parquet"
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["nobody has noticed", "set aside"])
+def test_a_minimal_export_is_not_imported_from_a_log_that_was_written_over(
+    catalog: TransactionalCatalog, store: FaultyStorage, tmp_path: Path, is_known: bool
+) -> None:
+    """The log of the version has the other writer's rows, which were in no database version."""
+    export(catalog, tmp_path / "eod.json", "minimal", version=None)
+    path = log_file(catalog, "a", catalog.timeline.head.tables[named("a")].version)
+    append_file(catalog, "a", "newer")
+    store.put(path, render([{"commitInfo": {"operation": "WRITE"}}, file("theirs")]))
+    store.put(f"{location(catalog, 'a')}/theirs", ROWS)
+    if is_known:
+        store.put(log_file(catalog, "a", catalog.timeline.head.tables[named("a")].version), store.get(path) or b"")
+        with pytest.raises(ForeignCommitError):
+            catalog.database([named("a")])
+    for mode in ("partial", "full"):
+        asked = Asked(to=str(tmp_path / "to"), mode=mode)
+        with pytest.raises(ForeignCommitError):
+            import_minimal(exporter(open_catalog(store)), str(tmp_path / "eod.json"), asked)
+    assert not (tmp_path / "to").exists()
+
+
+def test_a_file_that_a_path_leads_to_out_of_the_table_is_found_in_a_full_export() -> None:
+    """Of a plain writer whose paths lead there by a way about: the copy lies where the export's log says."""
+    for path in ("../u/a%20b.parquet", "p//a%20b.parquet", "./a%20b.parquet", "p=1/a%20b.parquet"):
+        body, [made] = copied(add(path)["add"], location="default/t", root="file:///lake", target="default/t")
+        assert made.path == f"default/t/{unquote(body['path'])}"
+        assert made.source == place_of(path, location="default/t", root="file:///lake")
+
+
 # --- one target, many exports -----------------------------------------------------------------------------------------
 
 
@@ -274,6 +335,30 @@ def test_an_export_to_where_one_was_deleted_has_the_newest_version(
     append_file(catalog, "a", "later")
     assert export(catalog, tmp_path / to, mode, None).id == again.id
     assert {record.id for record in read_exports(catalog.lake.storage)} == {first.id, again.id}
+
+
+@pytest.mark.parametrize(("mode", "to"), [("partial", "to"), ("minimal", "eod.json")])
+def test_an_export_to_where_one_was_deleted_has_the_version_that_is_asked_for(
+    catalog: TransactionalCatalog, tmp_path: Path, mode: ExportMode, to: str
+) -> None:
+    first = export(catalog, tmp_path / to, mode, 3)
+    if mode == "partial":
+        shutil.rmtree(tmp_path / to)
+    else:
+        (tmp_path / to).unlink()
+    other = export(catalog, tmp_path / to, mode, 2)
+    assert (other.database_version, {record.id for record in read_exports(catalog.lake.storage)}) == (
+        *(2, {first.id, other.id}),
+    )
+
+
+@pytest.mark.parametrize("version", [3, None])
+def test_another_kind_of_export_is_made_where_one_was_deleted(
+    catalog: TransactionalCatalog, tmp_path: Path, version: int | None
+) -> None:
+    export(catalog, tmp_path / "to", "partial", version)
+    shutil.rmtree(tmp_path / "to")
+    assert export(catalog, tmp_path / "to", "full", version).mode == "full"
 
 
 def test_the_same_again_is_done_already(catalog: TransactionalCatalog, tmp_path: Path) -> None:
@@ -499,3 +584,17 @@ def test_a_clone_is_exported_in_full_alone(catalog: TransactionalCatalog, tmp_pa
     assert not (tmp_path / "two").exists()
     export(opened(tmp_path / "one"), tmp_path / "two", "full", version=None)
     export(opened(tmp_path / "two"), tmp_path / "three", mode, version=None)
+
+
+@pytest.mark.parametrize("mode", ["partial", "minimal"])
+def test_so_is_one_whose_first_entry_has_expired(
+    catalog: TransactionalCatalog, tmp_path: Path, mode: ExportMode
+) -> None:
+    export(catalog, tmp_path / "one", "partial")
+    clone = opened(tmp_path / "one")
+    append_file(clone, "a", "new")
+    clone.lake.storage.delete("_lockstep/timeline/00000000000000000000.json")  # as if it had expired
+    with pytest.raises(UnsupportedError, match="names files there"):
+        export(clone, tmp_path / "two", mode, version=None)
+    assert not (tmp_path / "two").exists()
+    export(clone, tmp_path / "two", "full", version=None)

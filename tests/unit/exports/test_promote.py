@@ -9,7 +9,9 @@ from uuid import UUID
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
+from lockstep.delta.actions import bodies
 from lockstep.delta.combine.deletion_vectors import file_name
+from lockstep.delta.log import read_published
 from lockstep.errors import (
     ConflictError,
     InvalidError,
@@ -25,7 +27,7 @@ from lockstep.storage import Storage, open_storage
 from lockstep.timeline.entry import Batch, ViewDefinition
 from tests.support.exports import ROWS, file, serialize_rows, snapshot
 from tests.support.faulty import FaultyStorage
-from tests.support.lakes import location, metadata, named, open_catalog, remove, stage, tree
+from tests.support.lakes import location, metadata, named, open_catalog, remove, stage, stage_new, tree
 from tests.support.promotions import (
     NEW_ROWS,
     build,
@@ -78,6 +80,21 @@ def test_the_table_is_the_same_one_to_streams_and_keeps_its_properties(
     after = snapshot(catalog, "a").metadata
     assert (after["id"], after["configuration"]) == (before["id"], {"delta.appendOnly": "false"})
     assert "more" in after["schemaString"]
+
+
+def test_a_table_that_was_made_in_the_clone_is_there_from_the_promotion_on(
+    catalog: TransactionalCatalog, clone: TransactionalCatalog
+) -> None:
+    """Else it could be read as of a time at which the lake had no such table."""
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["inCommitTimestamp"]}
+    tx = clone.begin()
+    start = [{"protocol": protocol}, metadata(**{"delta.enableInCommitTimestamps": "true"})]
+    stage_new(clone, tx, "made", file("p"), start=start, data=NEW_ROWS)
+    clone.commit(tx)
+    since = catalog.lake.clock()
+    promote(clone, catalog)
+    [info] = bodies(read_published(catalog.lake.storage, location(catalog, "made"), 0), "commitInfo")
+    assert info["inCommitTimestamp"] >= int(since.timestamp() * 1000)
 
 
 def test_nothing_is_written_by_a_dry_run_nor_where_nothing_was_changed(

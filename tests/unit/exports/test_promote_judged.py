@@ -13,7 +13,7 @@ import pytest
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import bodies
 from lockstep.delta.combine.deletion_vectors import file_name, file_path
-from lockstep.delta.log import read_published
+from lockstep.delta.log import commit_path, read_published
 from lockstep.delta.snapshot import Snapshot
 from lockstep.errors import DuplicateError, ExpiredError, StaleCloneError, UnsupportedError
 from lockstep.exports.promotion import check_protocols
@@ -21,7 +21,19 @@ from lockstep.timeline.entry import TagDdl, ViewDefinition
 from lockstep.transactions.transaction import Transaction
 from tests.support.exports import ROWS, file, serialize_rows, snapshot
 from tests.support.faulty import FaultyStorage
-from tests.support.lakes import foreign, lay, location, metadata, named, remove, stage, stage_new, tree
+from tests.support.lakes import (
+    again,
+    foreign,
+    lay,
+    location,
+    metadata,
+    named,
+    open_catalog,
+    remove,
+    stage,
+    stage_new,
+    tree,
+)
 from tests.support.promotions import (
     NEW_ROWS,
     build,
@@ -109,6 +121,33 @@ def test_what_a_plain_writer_added_to_the_clone_is_promoted(
     assert content(catalog, "b", "plain") == NEW_ROWS
 
 
+@pytest.mark.parametrize("is_behind", [False, True], ids=["ours was moved behind it", "it is behind ours"])
+def test_what_a_plain_writer_did_in_the_clone_may_have_read_its_table(
+    catalog: TransactionalCatalog, clone: TransactionalCatalog, is_behind: bool
+) -> None:
+    """It read b before the lake wrote that, and the lake read c before the clone wrote it: neither can be first."""
+    storage = FaultyStorage(clone.lake.storage)
+    where, version = location(clone, "b"), 2 if is_behind else 1
+
+    def plain() -> None:
+        lay(storage.inner, where, [file("plain")], NEW_ROWS)
+        foreign(again(clone), "b", version, file("plain"), isBlindAppend=False)
+
+    if not is_behind:
+        storage.interrupt("put_if_absent", plain, path=commit_path(where, version))
+    change(open_catalog(storage), "b", file("mine"))
+    if is_behind:
+        plain()
+    change(again(clone), "c", file("mine"))
+    tx = catalog.begin()
+    tx.read(tx.names.table(named("c")))
+    stage(catalog, tx, "b", file("theirs"), data=NEW_ROWS)
+    catalog.commit(tx)
+    with pytest.raises(StaleCloneError):
+        promote(again(clone), catalog)
+    assert file_names(catalog, "b") == ["p", "theirs"]
+
+
 def test_a_late_conflict_leaves_nothing_of_the_promotion(
     catalog: TransactionalCatalog, clone: TransactionalCatalog, store: FaultyStorage
 ) -> None:
@@ -126,6 +165,23 @@ def test_a_late_conflict_leaves_nothing_of_the_promotion(
     assert file_names(catalog, "b") == ["theirs"]
     left = {path for path in tree(store) - before if "_delta_log" not in path}
     assert left == {f"{location(catalog, 'b')}/theirs"}
+
+
+def test_a_promotion_that_is_interrupted_removes_what_it_copied(
+    catalog: TransactionalCatalog, clone: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    change(clone, "b", file("mine"), file("more"))
+    before = tree(store)
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    store.interrupt("put", interrupted, path=".json")  # once all is copied, and is about to be staged
+    with pytest.raises(KeyboardInterrupt):
+        promote(clone, catalog)
+    catalog.lake.upkeep.settle()
+    assert tree(store) == before
+    assert promote(clone, catalog).files == 2
 
 
 # --- versions ---------------------------------------------------------------------------------------------------------
