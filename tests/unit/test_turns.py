@@ -262,6 +262,22 @@ def test_a_fork_does_not_keep_the_turn_of_its_parent(file: Path) -> None:
                 os.kill(int(child), signal.SIGKILL)
 
 
+def test_a_fork_has_none_of_the_files_open_that_a_thread_of_its_parent_waits_by(file: Path) -> None:
+    """The thread is not in the child, and nothing that it was in the middle of is ever freed there."""
+    mine, other = turns_at(file), turns_at(file)
+    first = turn_of(mine)
+    assert mine.enter(first)
+    thread = Begun(other)
+    wait_until(lambda: other._is_asking, "not yet: it waits")
+    mine.leave(first)
+    assert thread.has_come()
+    child = os.fork()
+    if not child:
+        opened = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+        os._exit(1 if any(each.startswith(str(file.parent)) for each in opened) else 0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 @pytest.mark.parametrize("what", ["no folder", "a file for a folder", "a link"])
 def test_without_a_file_there_are_no_turns(tmp_path: Path, what: str) -> None:
     """And nobody waits: a folder that cannot be written, or a file that somebody else has put there."""

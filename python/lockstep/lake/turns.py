@@ -115,15 +115,18 @@ class Turns:
         self._patience = patience_seconds
         self._tenure = tenure_seconds
         self._clock = clock
+        self._locks: _Locks | None = None
         self.forget()
         _all.add(self)
 
     def forget(self) -> None:
         """Know of nothing: neither does a process that has just been forked, and its parent's turn is not its own."""
+        if self._locks is not None:
+            self._locks.close()  # else what its parent's threads were in the middle of has them for ever
         self._lock = threading.Lock()
         self._came = threading.Condition(self._lock)  # this process has its turn
         self._asked = threading.Condition(self._lock)  # there is something to do for the thread that waits for it
-        self._locks: _Locks | None = None
+        self._locks = None
         self._is_usable = True
         self._inside: set[Turn] = set()
         self._holds = False
@@ -266,7 +269,7 @@ class _Locks:
         self._mine, self._next = _opened(file), _opened(file.with_suffix(".next"))
         # Two handles, for the lock of a handle is one: who waits shares it, who looks tries to have it alone.
         self._line, self._look = (_opened(file.with_suffix(".waiting")) for _ in range(2))
-        weakref.finalize(self, _close, self._mine, self._next, self._line, self._look)
+        self.close = weakref.finalize(self, _close, self._mine, self._next, self._line, self._look)
 
     def try_acquire(self) -> bool:
         return _try_lock(self._mine)
