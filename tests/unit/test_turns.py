@@ -273,7 +273,7 @@ def test_a_fork_has_none_of_the_files_open_that_a_thread_of_its_parent_waits_by(
     assert thread.has_come()
     child = os.fork()
     if not child:
-        opened = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+        opened = [os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()]
         os._exit(1 if any(each.startswith(str(file.parent)) for each in opened) else 0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
