@@ -55,7 +55,9 @@ class Seen:
             return False
         if not (entry.namespaces or entry.tables or entry.views or entry.tags):
             return True
-        if self.every_name or (entry.tags and self.tags) or (entry.namespaces and (self.namespaces or self.names or self.tables)):
+        if self.every_name or (entry.tags and self.tags):
+            return False
+        if entry.namespaces and (self.namespaces or self.names or self.tables):
             return False
         return self.names.isdisjoint(map(folded, _names(entry))) and self.tables.isdisjoint(
             ddl.id for ddl in entry.tables
