@@ -235,6 +235,28 @@ def test_a_stopped_holder_is_ignored_after_a_moment_and_then_for_a_while(file: P
         turn.end()
 
 
+def test_where_there_can_be_no_thread_for_a_moment_there_are_turns_later(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nobody waits meanwhile for what nobody asks for."""
+    now = 0.0
+    mine, other = turns_at(file), Turns(file, patience_seconds=LONG, clock=lambda: now)
+    turn, late = turn_of(mine), turn_of(other)
+    assert mine.enter(turn)
+
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        assert not other.enter(late), "it goes on without"
+    now += IGNORED_SECONDS
+    thread = Begun(other)
+    wait_until(lambda: other._is_asking, "not yet: it waits")
+    mine.leave(turn)
+    assert thread.has_come()
+
+
 def test_a_killed_holder_has_no_turn(file: Path) -> None:
     turns = turns_at(file)
     with holder(file) as process:

@@ -150,8 +150,7 @@ class Turns:
                 return True
             self._waiting += 1
             try:
-                self._ask()
-                if self._comes(turn):
+                if self._ask() and self._comes(turn):
                     return True
             finally:
                 self._waiting -= 1
@@ -219,19 +218,26 @@ class Turns:
 
     # --- the thread that waits for the lock, which may take for ever --------------------------------------------------
 
-    def _ask(self) -> None:
-        """Have a thread wait for the lock, unless one does; under the lock of this object."""
+    def _ask(self) -> bool:
+        """Have a thread wait for the lock, unless one does, and tell whether one does; under the lock of this object.
+
+        Where there can be none, as there are too many or the interpreter ends, who asks next tries it again.
+        """
         if self._holds or self._is_asking:
-            return
-        self._is_asking = True
+            return True
         if self._has_thread:
+            self._is_asking = True
             self._asked.notify()
-            return
+            return True
+        thread = threading.Thread(target=self._wait, name="lockstep-turn", daemon=True)
+        self._is_asking = True
         try:
-            threading.Thread(target=self._wait, name="lockstep-turn", daemon=True).start()
-            self._has_thread = True
-        except RuntimeError:  # the interpreter ends: no threads any more, and no turns
-            self._is_asking, self._is_usable, self._locks = False, False, None
+            thread.start()
+        except RuntimeError:
+            self._is_asking = False
+            return False
+        self._has_thread = True
+        return True
 
     def _wait(self) -> None:
         while True:
