@@ -155,8 +155,8 @@ def race_backoff(options: Mapping[str, str]) -> Backoff:
         InvalidError: one of them is not what it must be.
     """
     attempts = COMMIT_ATTEMPTS.value_in(options) or ""
-    if not attempts.isdecimal() or int(attempts) < 1:
-        raise InvalidError(f"commit-attempts is {attempts!r}: expected a number, 1 or more")
+    if not re.fullmatch(r"0*[1-9][0-9]{0,8}", attempts, re.ASCII):
+        raise InvalidError(f"commit-attempts is {attempts[:40]!r}: expected a number from 1 to 999999999")
     return replace(RACE, attempts=int(attempts), timeout_seconds=seconds(COMMIT_TIMEOUT, options))
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, cast
+from weakref import WeakSet
 
 from lockstep.errors import LockstepError
 
@@ -29,9 +33,10 @@ def silent(_: int, __: int) -> None:
 
 
 class Threads(ThreadPoolExecutor):
-    """A pool that works in the caller's thread while the interpreter ends: Python gives nobody new threads then.
+    """A pool that works in the caller's thread where there can be no new one: Python, or the system, gives nobody any.
 
-    That is from when the main thread has returned; others may go on for long, and commit.
+    Python does so while the interpreter ends, which is from when the main thread has returned: others may go on for
+    long, and commit. A process that was forked has none of its parent's threads, and begins with an empty pool.
     """
 
     def __init__(self, most: int, *, thread_name_prefix: str, quick: bool = False) -> None:
@@ -42,16 +47,64 @@ class Threads(ThreadPoolExecutor):
                 the caller's own does it, for `PATIENCE_SECONDS` from now on.
         """
         super().__init__(most, thread_name_prefix=thread_name_prefix)
+        self._made_as = most, thread_name_prefix
         self._patient_until = time.monotonic() + PATIENCE_SECONDS if quick else 0.0
+        _all.add(self)
+
+    def begin_anew(self) -> None:
+        """Have no threads, and nothing to do, in a process that was forked: those that are counted are its parent's."""
+        most, prefix = self._made_as
+        super().__init__(most, thread_name_prefix=prefix)
 
     def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
-        """Have a function called, by a thread or now."""
+        """Have a function called once, by a thread or now."""
+        work = partial(fn, *args, **kwargs)
         if self._patient_until and time.monotonic() < self._patient_until:
-            return _done(partial(fn, *args, **kwargs))
+            return _done(work)
+        once = _Once(work)
         try:
-            return super().submit(fn, *args, **kwargs)
-        except RuntimeError:  # no threads any more; what the function raises goes into the future
-            return _done(partial(fn, *args, **kwargs))
+            return super().submit(cast("Callable[[], R]", once))
+        except RuntimeError:  # no threads any more, or no more; what the function raises goes into the future
+            with suppress(Exception):
+                once()
+            return once.outcome
+
+
+class _Once(Generic[R]):
+    """Work that is done by whoever comes to it first: a pool that gets no thread has put it into its queue by then.
+
+    Its threads that there are take it from there, now or much later, when it may not be done any more.
+    """
+
+    def __init__(self, work: Callable[[], R]) -> None:
+        self.outcome = Future[R]()
+        self._work: Callable[[], R] | None = work
+        self._begun = threading.Lock()
+
+    def __call__(self) -> R | None:
+        """Do it, unless somebody else has begun to; `outcome` says what it came to."""
+        if not self._begun.acquire(blocking=False):
+            return None
+        work, self._work = self._work, None  # nobody keeps what it is about while this waits in a queue
+        assert work is not None, "it is done once"
+        try:
+            result = work()
+        except BaseException as error:
+            self.outcome.set_exception(error)
+            raise
+        self.outcome.set_result(result)
+        return result
+
+
+_all: WeakSet[Threads] = WeakSet()
+
+
+def _begin_anew() -> None:
+    for pool in list(_all):
+        pool.begin_anew()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 def begin(work: Callable[[], R], name: str, *, now: bool = False) -> Future[R]:

@@ -12,7 +12,7 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import render
 from lockstep.delta.log import checksum_path, commit_path
 from lockstep.errors import ForeignCommitError, InvalidError
-from lockstep.lake.policy import POLICIES, PROPERTY, policy_of
+from lockstep.lake.policy import POLICIES, PROPERTY, Policies, policy_of
 from lockstep.storage import open_storage
 from lockstep.timeline.entry import Table
 from tests.support.adopting import adopted, written_log
@@ -218,6 +218,23 @@ def test_a_moved_commit_is_warned_of(store: FaultyStorage) -> None:
     [_, (kind, message)] = newest_kinds(catalog, version)
     assert kind == "external"
     assert "is 'warn'" in message
+
+
+def test_what_stands_in_for_a_lost_log_is_not_what_the_log_says_once_it_is_back(store: FaultyStorage) -> None:
+    """It was remembered, so that a table that refuses took plain writers' commits in as long as the process ran."""
+    catalog = made(store, "refuse")
+    table = catalog.database().tables[named("t")]
+    lost = {path: store.get(path) for path in (log_file(catalog, "t", 0), checksum_path(table.location, 0))}
+    for path in lost:
+        store.delete(path)
+    foreign(catalog, "t", 1, add("theirs"))
+    policies = Policies(store)
+    assert policies.at(table.id, table.location, 0, 1) == "absorb", "nobody can read the table, either"
+    for path, data in lost.items():
+        if data is not None:
+            store.put(path, data)
+    assert policies.at(table.id, table.location, 0, 1) == "refuse"
+    assert policies.at(table.id, table.location, 1, 1) == "refuse"
 
 
 def test_no_foreign_commit_decides_about_itself(store: FaultyStorage) -> None:

@@ -15,7 +15,7 @@ from lockstep.recovery.tags import new_tag
 from lockstep.spark.host.procedures import PROCEDURES
 from lockstep.spark.host.times import micros_of
 from tests.support.client import Client
-from tests.support.lakes import add, append, create, named, stage
+from tests.support.lakes import add, append, create, foreign, named, stage
 
 
 def called(client: Client, procedure: str, **arguments: Any) -> list[list[Any]]:
@@ -145,6 +145,17 @@ def test_a_reader_of_an_older_version_knows_the_tags_of_when_it_began(one: Clien
     assert [row[:2] for row in called(one, "tags")] == [["Before", then]]
     assert catalog.as_of("later").version == then + 4
     assert one.resolve("a", version="@BEFORE")["version"] == one.resolve("a", version=f"@{then}")["version"] == 0
+
+
+def test_the_tags_that_a_transaction_was_told_stay_what_they_are(one: Client, two: Client) -> None:
+    """What a plain writer did is seen at the first use of a table, unless what was told would change with it."""
+    catalog = one.lake()
+    one.begin()
+    assert called(one, "tags") == []
+    called(two, "create_tag", tag="eod")
+    foreign(catalog, "a", 1, add("theirs"))
+    one.resolve("a")
+    assert called(one, "tags") == []
 
 
 @pytest.mark.parametrize(("days", "told"), [(None, "there"), (2, "there"), (1, "42710")])

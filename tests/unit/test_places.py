@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
 
 from lockstep.commit.going import old_files
+from lockstep.delta import places
 from lockstep.delta.actions import Action
 from lockstep.delta.combine.deletion_vectors import file_path, is_readable
 from lockstep.delta.places import below_root, is_absolute, may_mean, place_of
@@ -128,6 +130,20 @@ OUTSIDE = [
 @pytest.mark.parametrize(("path", "location", "root", "expected"), OUTSIDE)
 def test_what_lies_outside_has_one_name(path: str, location: str, root: str, expected: str) -> None:
     assert place_of(path, location, root) == expected
+
+
+def test_a_link_that_is_made_later_leads_into_the_lake_from_then_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver runs for weeks; what it saw before of a path says nothing of the files that a clone shares by it now."""
+    now = [0.0]
+    monkeypatch.setattr(places, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    (tmp_path / "lake" / "t").mkdir(parents=True)
+    path, root = f"file:{tmp_path}/alias/t/a.parquet", f"file://{tmp_path}/lake"
+    assert may_mean(path, "clone", root) == [f"file://{tmp_path}/alias/t/a.parquet"]
+    (tmp_path / "alias").symlink_to(tmp_path / "lake")
+    now[0] += 1
+    assert may_mean(path, "clone", root) == ["t/a.parquet"]
 
 
 def test_links_make_no_other_place(tmp_path: Path) -> None:

@@ -125,3 +125,5 @@ def test_a_catalog_may_set_how_long_a_commit_tries() -> None:
     for wrong in ("0", "many", "-1", "1.5"):
         with pytest.raises(InvalidError, match=f"commit-attempts is '{wrong}'"):
             race_backoff({"commit-attempts": wrong})
+    with pytest.raises(InvalidError, match=r"commit-attempts is '9{40}': expected a number"):
+        race_backoff({"commit-attempts": "9" * 5000})  # Python makes no number of so many digits

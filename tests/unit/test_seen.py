@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.timeline.entry import Batch, Entry, Moved, Name, ViewDdl, ViewDefinition
+from lockstep.timeline.entry import Batch, Entry, Moved, Name, TagDdl, ViewDdl, ViewDefinition
 from lockstep.timeline.fold import fold
 from lockstep.transactions.seen import Seen
 from tests.support.entries import entry
@@ -43,6 +43,7 @@ CHANGES: dict[str, tuple[Entry, list[dict[str, Any]]]] = {
         entry(5, namespaces=[namespace("create", "n")]),
         [{"namespaces": True}, {"names": {name("x")}}, {"tables": {"id-x"}}, {"every_name": True}],
     ),
+    "a tag is dropped": (entry(5, tags=[TagDdl(action="drop", name="eod")]), [{"tags": True}, {"every_name": True}]),
     "a batch is done": (entry(5, batch=Batch(application="orders", number=1)), [{"application": "orders"}]),
     "another transaction is ended": (entry(5, kind="abort", aborts=["other"]), [{"last_version": True}]),
     "nothing": (entry(5), [{"last_version": True}]),
@@ -52,6 +53,7 @@ OTHERS: list[dict[str, Any]] = [
     {"tables": {"id-x"}},
     {"names": {name("x")}},
     {"namespaces": True},
+    {"tags": True},
     {"application": "returns"},
     {"every_name": True},
 ]

@@ -12,6 +12,7 @@ from lockstep.errors import ConflictError, DuplicateError, InvalidError
 from lockstep.timeline.entry import Name, Namespace, NamespaceDdl, TableDdl, folded
 from lockstep.transactions.ddl import holder, spelled, spelled_namespace
 from tests.support.lakes import stage_new
+from tests.support.views import says
 
 
 def name(text: str) -> Name:
@@ -103,3 +104,32 @@ def test_a_name_may_be_given_another_case_and_no_other_tables(tmp_path: Path) ->
         tx.changing().rename_table(name("default.u"), name("default.t"))
     catalog.commit(tx)
     assert sorted(table.table for table in catalog.database().tables) == ["T", "u"]
+
+
+def test_another_case_is_not_given_where_another_table_has_it(tmp_path: Path) -> None:
+    """Two that differ in case alone were made where case counts; the other was gone from the catalog without a word."""
+    catalog = TransactionalCatalog.open(str(tmp_path / "lake"), create=True)
+    tx = catalog.begin()
+    stage_new(catalog, tx, "TT")
+    stage_new(catalog, tx, "Tt")
+    catalog.commit(tx)
+    tx = catalog.begin(case_sensitive=False)
+    for new in ("Tt", "tt"):
+        with pytest.raises(DuplicateError, match=rf"default\.{new} exists"):
+            tx.changing().rename_table(name("default.TT"), name(f"default.{new}"))
+    catalog.commit(tx)
+    assert sorted(table.table for table in catalog.database().tables) == ["TT", "Tt"]
+
+
+def test_a_view_is_not_lost_that_cannot_be_given_another_case(tmp_path: Path) -> None:
+    catalog = TransactionalCatalog.open(str(tmp_path / "lake"), create=True)
+    tx = catalog.begin()
+    stage_new(catalog, tx, "t")
+    for view in ("V", "v"):
+        tx.changing().create_view(name(f"default.{view}"), says("SELECT 1"), replace=False)
+    catalog.commit(tx)
+    tx = catalog.begin(case_sensitive=False)
+    with pytest.raises(DuplicateError):
+        tx.changing().rename_view(name("default.V"), name("default.v"))
+    catalog.commit(tx)
+    assert sorted(view.table for view in catalog.database().views) == ["V", "v"]

@@ -235,6 +235,28 @@ def test_a_stopped_holder_is_ignored_after_a_moment_and_then_for_a_while(file: P
         turn.end()
 
 
+def test_where_there_can_be_no_thread_for_a_moment_there_are_turns_later(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nobody waits meanwhile for what nobody asks for."""
+    now = 0.0
+    mine, other = turns_at(file), Turns(file, patience_seconds=LONG, clock=lambda: now)
+    turn, late = turn_of(mine), turn_of(other)
+    assert mine.enter(turn)
+
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        assert not other.enter(late), "it goes on without"
+    now += IGNORED_SECONDS
+    thread = Begun(other)
+    wait_until(lambda: other._is_asking, "not yet: it waits")
+    mine.leave(turn)
+    assert thread.has_come()
+
+
 def test_a_killed_holder_has_no_turn(file: Path) -> None:
     turns = turns_at(file)
     with holder(file) as process:
@@ -260,6 +282,22 @@ def test_a_fork_does_not_keep_the_turn_of_its_parent(file: Path) -> None:
         finally:
             for child in children:
                 os.kill(int(child), signal.SIGKILL)
+
+
+def test_a_fork_has_none_of_the_files_open_that_a_thread_of_its_parent_waits_by(file: Path) -> None:
+    """The thread is not in the child, and nothing that it was in the middle of is ever freed there."""
+    mine, other = turns_at(file), turns_at(file)
+    first = turn_of(mine)
+    assert mine.enter(first)
+    thread = Begun(other)
+    wait_until(lambda: other._is_asking, "not yet: it waits")
+    mine.leave(first)
+    assert thread.has_come()
+    child = os.fork()
+    if not child:
+        opened = [os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()]
+        os._exit(1 if any(each.startswith(str(file.parent)) for each in opened) else 0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.parametrize("what", ["no folder", "a file for a folder", "a link"])

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import InvalidError, LockstepError
+from lockstep.lake.upkeep import Upkeep
 from lockstep.spark.host.lakehouses import checkpoint_interval
 from lockstep.timeline.checkpoint import versions
 from lockstep.timeline.manifest import FOLDER
@@ -98,3 +103,26 @@ def test_the_setting_is_a_number() -> None:
     for wrong in ("-1", "", "many", "1.5", "²"):
         with pytest.raises(InvalidError, match=f"checkpoint-interval is '{wrong}'"):
             checkpoint_interval({"checkpoint-interval": wrong})
+
+
+def test_a_forked_child_waits_for_no_upkeep_of_its_parent() -> None:
+    """It is the parent's to do; who waits for it in the child would do so for ever."""
+    upkeep, go = Upkeep(), threading.Event()
+    waiting = upkeep.add(lambda: go.wait(60), keys=["t"])
+    upkeep.add_once(lambda: None, "hint")
+    child = os.fork()
+    if not child:
+        done = list[str]()
+        upkeep.add(lambda: done.append("t"), keys=["t"])
+        upkeep.add_once(lambda: done.append("hint"), "hint")
+        upkeep.settle()
+        os._exit(0 if sorted(done) == ["hint", "t"] else 1)
+    deadline = time.monotonic() + 60
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            pytest.fail("it hangs")
+        time.sleep(0.01)
+    assert ended == (child, 0)
+    go.set()
+    waiting.result(60)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from time import sleep
 from types import SimpleNamespace
@@ -56,6 +58,7 @@ def test_threads_that_outlive_the_main_one_may_open_a_lake_and_commit(tmp_path: 
     """From when the main thread has returned Python gives nobody new threads; a program's others go on."""
     program = f"""
 import threading
+import time
 from lockstep.catalog import TransactionalCatalog
 from lockstep.commit import files
 
@@ -71,3 +74,37 @@ threading.Thread(target=late).start()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.returncode) == ("1\n", 0), done.stderr
+
+
+def test_what_gets_no_thread_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool has put it into its queue before it asks for a thread: those that it has do not do it again, later."""
+    pool, go = Threads(2, thread_name_prefix="w"), threading.Event()
+    busy, done = pool.submit(go.wait, 60), list[str]()
+
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        assert pool.submit(done.append, "by who asked").result() is None
+        with pytest.raises(ZeroDivisionError):
+            pool.submit(lambda: 1 // 0).result()
+    assert done == ["by who asked"]
+    go.set()
+    pool.shutdown()  # its thread has done all that was in the queue
+    assert busy.result()
+    assert done == ["by who asked"]
+
+
+def test_a_forked_child_has_threads_of_its_own() -> None:
+    """Those of its parent that were idle would be waited for, for ever."""
+    both, pool = threading.Barrier(2), Threads(2, thread_name_prefix="w")
+    assert [future.result() for future in [pool.submit(both.wait, 60) for _ in range(2)]]  # so there are two
+    deadline = time.monotonic() + 60
+    while pool._idle_semaphore._value < 2 and time.monotonic() < deadline:
+        sleep(0.001)
+    child = os.fork()
+    if not child:
+        os._exit(0 if pool.submit(lambda: 7).result(30) == 7 else 1)
+    assert os.waitpid(child, 0) == (child, 0)
+    assert pool.submit(lambda: 7).result(60) == 7, "the parent's go on"

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import time
 from functools import lru_cache
 from urllib.parse import unquote
 
@@ -147,4 +148,11 @@ def _of_root(root: str) -> tuple[str, str]:
     return store, f"{place.rstrip('/')}/"
 
 
-_real = lru_cache(1024)(os.path.realpath)  # of a local folder: links are followed
+def _real(folder: str) -> str:
+    """Return a local folder with its links followed: as they are now, for a process outlives what they lead to."""
+    return _followed(folder, int(time.monotonic()))
+
+
+@lru_cache(1024)
+def _followed(folder: str, _second: int) -> str:
+    return os.path.realpath(folder)

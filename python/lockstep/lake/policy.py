@@ -117,7 +117,9 @@ class Policies:
         with self._lock:
             known = self._known.get(id)
         policy = None if known is None else self._since(location, *known, version)
-        policy = policy or self._read(location, version) or self._read(location, newest) or DEFAULT
+        policy = policy or self._read(location, version)
+        if policy is None:
+            return self._read(location, newest) or DEFAULT  # of another version: that one may be back some day
         with self._lock:
             self._known[id] = version, policy
         return policy

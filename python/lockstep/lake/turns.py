@@ -115,15 +115,18 @@ class Turns:
         self._patience = patience_seconds
         self._tenure = tenure_seconds
         self._clock = clock
+        self._locks: _Locks | None = None
         self.forget()
         _all.add(self)
 
     def forget(self) -> None:
         """Know of nothing: neither does a process that has just been forked, and its parent's turn is not its own."""
+        if self._locks is not None:
+            self._locks.close()  # else what its parent's threads were in the middle of has them for ever
         self._lock = threading.Lock()
         self._came = threading.Condition(self._lock)  # this process has its turn
         self._asked = threading.Condition(self._lock)  # there is something to do for the thread that waits for it
-        self._locks: _Locks | None = None
+        self._locks = None
         self._is_usable = True
         self._inside: set[Turn] = set()
         self._holds = False
@@ -147,8 +150,7 @@ class Turns:
                 return True
             self._waiting += 1
             try:
-                self._ask()
-                if self._comes(turn):
+                if self._ask() and self._comes(turn):
                     return True
             finally:
                 self._waiting -= 1
@@ -216,19 +218,26 @@ class Turns:
 
     # --- the thread that waits for the lock, which may take for ever --------------------------------------------------
 
-    def _ask(self) -> None:
-        """Have a thread wait for the lock, unless one does; under the lock of this object."""
+    def _ask(self) -> bool:
+        """Have a thread wait for the lock, unless one does, and tell whether one does; under the lock of this object.
+
+        Where there can be none, as there are too many or the interpreter ends, who asks next tries it again.
+        """
         if self._holds or self._is_asking:
-            return
-        self._is_asking = True
+            return True
         if self._has_thread:
+            self._is_asking = True
             self._asked.notify()
-            return
+            return True
+        thread = threading.Thread(target=self._wait, name="lockstep-turn", daemon=True)
+        self._is_asking = True
         try:
-            threading.Thread(target=self._wait, name="lockstep-turn", daemon=True).start()
-            self._has_thread = True
-        except RuntimeError:  # the interpreter ends: no threads any more, and no turns
-            self._is_asking, self._is_usable, self._locks = False, False, None
+            thread.start()
+        except RuntimeError:
+            self._is_asking = False
+            return False
+        self._has_thread = True
+        return True
 
     def _wait(self) -> None:
         while True:
@@ -266,7 +275,7 @@ class _Locks:
         self._mine, self._next = _opened(file), _opened(file.with_suffix(".next"))
         # Two handles, for the lock of a handle is one: who waits shares it, who looks tries to have it alone.
         self._line, self._look = (_opened(file.with_suffix(".waiting")) for _ in range(2))
-        weakref.finalize(self, _close, self._mine, self._next, self._line, self._look)
+        self.close = weakref.finalize(self, _close, self._mine, self._next, self._line, self._look)
 
     def try_acquire(self) -> bool:
         return _try_lock(self._mine)

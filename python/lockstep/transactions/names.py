@@ -407,7 +407,7 @@ class Names:
             UndefinedError (3F000), DuplicateError (42P07): no such namespace; the name is taken.
         """
         check_name(name.table)
-        if not self.case_sensitive and before is not None and before != name and folded(before) == folded(name):
+        if not self.case_sensitive and before != name and [before] == self.like(folded(name)):
             return  # nothing but itself, in another case
         self.check_namespace(name.namespace)
         if kind := holder(name, self, case_sensitive=self.case_sensitive):

@@ -24,6 +24,7 @@ class Seen:
         tables: the ids of the tables that it has used.
         names: the names that it has asked for, of tables and views, whether or not there was one; in lower case.
         namespaces: whether it has asked for a namespace, or listed some.
+        tags: whether it has asked for a tag, or listed them.
         every_name: whether it depends on all names: it has listed some, or changed any.
         last_version: whether it may have been told which database version is the last that it knows: it has asked for
             one, by number or by time.
@@ -34,6 +35,7 @@ class Seen:
     tables: set[str] = field(default_factory=set)
     names: set[Name] = field(default_factory=set)
     namespaces: bool = False
+    tags: bool = False
     every_name: bool = False
     last_version: bool = False
 
@@ -53,7 +55,9 @@ class Seen:
             return False
         if not (entry.namespaces or entry.tables or entry.views or entry.tags):
             return True
-        if self.every_name or (entry.namespaces and (self.namespaces or self.names or self.tables)):
+        if self.every_name or (entry.tags and self.tags):
+            return False
+        if entry.namespaces and (self.namespaces or self.names or self.tables):
             return False
         return self.names.isdisjoint(map(folded, _names(entry))) and self.tables.isdisjoint(
             ddl.id for ddl in entry.tables

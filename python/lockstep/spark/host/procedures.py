@@ -176,13 +176,18 @@ class ProcedureRequests(Requests):
                     *(tag.name, tag.version, micros(tag.created_at if isinstance(tag, Tag) else None)),
                     *(micros(tag.retain_until), tag.comment),
                 ]
-                for tag in tags_in(self._names_in(session, house))
+                for tag in tags_in(self._with_tags(session, house))
             ]
         )
 
     def _tag(self, session: Session, house: Lakehouse, name: str) -> Tag | TagDdl | None:
-        tx = session.inside(house)
-        return house.catalog.database().tag(name) if tx is None else tx.names.tag(name)
+        return self._with_tags(session, house).tag(name)
+
+    def _with_tags(self, session: Session, house: Lakehouse) -> Names | Database:
+        """Return what says which tags there are; a transaction is told that, so it stays so."""
+        if (tx := session.inside(house)) is not None:
+            tx.seen.tags = True
+        return self._names_in(session, house)
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
