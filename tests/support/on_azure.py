@@ -26,8 +26,9 @@ OPTIONS = {"account_key": servers.ACCOUNT_KEY}
 WITHOUT_TLS = {
     "spark.hadoop.fs.azure.always.use.https": "false",
     "spark.hadoop.fs.abfss.impl": "org.apache.hadoop.fs.azurebfs.AzureBlobFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.abfss.impl": "org.apache.hadoop.fs.azurebfs.Abfs",
 }
-"""What Spark must be told by hand: Hadoop has it of all accounts. Its class for `abfss` speaks TLS whatever is set."""
+"""What Spark must be told by hand: Hadoop has it of all accounts. Its classes for `abfss` speak TLS whatever is set."""
 
 JARS = Path(__file__).with_name("abfs_jars.txt")
 
