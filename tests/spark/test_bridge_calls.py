@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
+from lockstep.spark.bridge import is_open
+from lockstep.spark.host.host import Host
 from tests.support.interposed import host_of
 from tests.support.sparks import since
 
@@ -85,6 +87,56 @@ def test_after_a_refusal_it_is_asked_what_has_ended(
         operations("COMMIT")
     assert [request["op"] for request in asked] == ["commit", "ended"]
     assert spark.sql("SELECT * FROM a").count() == 0
+
+
+def ask_nobody_what_has_ended(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no COMMIT say what is to be forgotten, as one that is found out later, and nobody there to be asked."""
+    answer = host.call
+
+    def call(request: str) -> str:
+        if json.loads(request)["op"] == "ended":
+            return json.dumps({"error": {"condition": "LOCKSTEP_NO_HOST", "message": "gone", "sqlstate": "55000"}})
+        said = json.loads(answer(request))
+        if json.loads(request)["op"] == "commit" and "ok" in said:
+            said["ok"]["ended"] = None
+        return json.dumps(said)
+
+    monkeypatch.setattr(host, "call", call)
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_commit_is_done_though_nobody_can_be_asked_what_has_ended(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever heard otherwise would do all of it again."""
+    before = spark.sql("SELECT * FROM a").count()
+    spark.sql("BEGIN")
+    spark.sql("INSERT INTO a VALUES (1)")
+    ask_nobody_what_has_ended(host_of(spark), monkeypatch)
+    assert spark.sql("COMMIT").first().tables_changed == 1
+    monkeypatch.undo()
+    assert not is_open(spark)
+    assert spark.sql("SELECT * FROM a").count() == before + 1
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_refusal_is_told_though_nobody_can_be_asked_what_has_ended(
+    spark: Any, other: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a host died of the COMMIT and no other one starts: it is the COMMIT's error that says what to do."""
+    spark.sql("INSERT INTO a VALUES (1)")
+    spark.sql("BEGIN")
+    spark.sql("DELETE FROM a")
+    other.sql("DELETE FROM a")
+    ask_nobody_what_has_ended(host_of(spark), monkeypatch)
+    with pytest.raises(PySparkException) as refused:
+        spark.sql("COMMIT")
+    monkeypatch.undo()
+    assert refused.value.getSqlState() == "40001"
+    spark.sql("ROLLBACK")
+    assert spark.sql("SELECT * FROM a").count() == 0
+    spark.sql("BEGIN")
+    spark.sql("ROLLBACK")
 
 
 # --- what is told ahead is read, and nothing else is ------------------------------------------------------------------

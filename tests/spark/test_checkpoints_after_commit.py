@@ -17,6 +17,7 @@ from deltalake import DeltaTable, PostCommitHookProperties, write_deltalake
 import lockstep
 from lockstep.delta.publish import publish
 from lockstep.lake.verify import verify
+from tests.support.cancelling import first_job_met
 from tests.support.plain_sql import PlainSql
 
 T = "lake.default.t"
@@ -250,6 +251,26 @@ def test_a_checkpoint_that_fails_costs_nobody_the_commit(spark: Any, root: Path)
     commits(spark, f"INSERT INTO {T} VALUES (2)")
     assert last_checkpoint(folder) == 2
     assert sorted(DeltaTable(folder).to_pyarrow_table()["id"].to_pylist()) == [1, 2]
+
+
+def test_an_interrupt_of_a_checkpoint_costs_nobody_the_answer(spark: Any, root: Path) -> None:
+    """Servers interrupt the thread of a statement that is cancelled: COMMIT has been decided by then."""
+    spark.sql(create(EVERY.format(1)))
+    spark.sql("BEGIN")
+    spark.sql(f"INSERT INTO {T} VALUES (1)")
+    threads = spark._jvm.java.lang.Thread
+    asking = threads.currentThread()
+    try:
+        with first_job_met(spark, asking.interrupt):
+            row = spark.sql("COMMIT").first()
+    finally:
+        is_interrupted = threads.interrupted()
+    assert row.tables_changed == 1
+    assert is_interrupted, "whoever runs the thread knows of it"
+    assert last_checkpoint(folder_of(root)) == -1
+    assert spark.sql(f"SELECT * FROM {T}").count() == 1
+    commits(spark, f"INSERT INTO {T} VALUES (2)")
+    assert last_checkpoint(folder_of(root)) == 2
 
 
 @pytest.mark.parametrize("interval", ["0", "abc", "-1"])

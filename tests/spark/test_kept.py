@@ -129,17 +129,36 @@ def test_a_table_whose_drop_has_expired_comes_back_to_a_tag(spark: Any, root: Pa
     assert len(rows(spark, "SELECT * FROM t")) == 10
 
 
-def inventory(spark: Any, path: Path, files: set[str]) -> None:
+def inventory(spark: Any, path: Path, files: set[str], scheme: str = "file:") -> None:
     """Register a view with files of a table's folder, as an inventory of a store would list them."""
     listed = [
-        (f"lockstep://head.file{path}/{each}", 1, False, (path / each).stat().st_mtime_ns // 1_000_000)
-        for each in sorted(files)
+        (f"{scheme}{path}/{each}", 1, False, (path / each).stat().st_mtime_ns // 1_000_000) for each in sorted(files)
     ]
     schema = "path STRING, length BIGINT, isDir BOOLEAN, modificationTime BIGINT"
     spark.createDataFrame(listed, schema).createOrReplaceTempView("listed")
 
 
 DEEP_WAYS = [pytest.param(way, marks=pytest.mark.deep) for way in ("FULL", "path", "inventory", "DeltaTable")]
+
+
+def test_an_inventory_names_files_as_the_store_has_them(vacuuming: Any, root: Path) -> None:
+    """Those that nobody needs go, as in plain Delta; of the others none."""
+    spark = vacuuming
+    spark.sql("CREATE TABLE t (id INT, p STRING) PARTITIONED BY (p)")
+    spark.sql("INSERT INTO t VALUES (1, 'a b%')")
+    spark.sql("CREATE TAG good")
+    spark.sql("INSERT OVERWRITE t VALUES (2, 'a b%')")
+    needed = data(folder(root))
+    stray = folder(root) / "p=a b%25" / "stray%41.parquet"
+    stray.write_bytes(b"nobody's")
+    os.utime(stray, (1, 1))
+    let_expire(root)
+    inventory(spark, folder(root), data(folder(root)))
+    statement = "VACUUM t USING INVENTORY (SELECT * FROM listed) RETAIN 0 HOURS"
+    assert [row.path for row in spark.sql(f"{statement} DRY RUN").collect()] == [f"file:{stray}"]
+    spark.sql(statement)
+    assert data(folder(root)) == needed
+    assert rows(spark, "SELECT id FROM t FOR SYSTEM_VERSION AS OF 'good'") == [(1,)]
 
 
 @pytest.mark.parametrize("way", ["LITE", *DEEP_WAYS])
@@ -153,7 +172,7 @@ def test_every_way_of_vacuum_keeps_it(vacuuming: Any, root: Path, way: str) -> N
     spark.sql("INSERT OVERWRITE t VALUES (3)")
     let_expire(root)
     if way == "inventory":
-        inventory(spark, folder(root), data(folder(root)) - between)
+        inventory(spark, folder(root), data(folder(root)) - between, "lockstep://head.file")
         spark.sql("VACUUM t USING INVENTORY (SELECT * FROM listed) RETAIN 0 HOURS")
         assert between <= data(folder(root)), "what is not listed stays"
     vacuum_by(way, spark, root)

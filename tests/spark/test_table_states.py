@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.spark.test_reads import begins, commits, is_refused
+from tests.support.cancelling import first_job_cancelled
 
 pytestmark = pytest.mark.long
 
@@ -254,3 +255,16 @@ def test_a_state_whose_memory_was_needed_is_computed_again(spark: Any, table: No
     assert ids(spark) == [*before, 400000]
     forget(snapshot(spark, folder(spark)))
     compare(spark)
+
+
+def test_whoever_cancels_the_job_that_computes_a_state_cancels_the_statement(spark: Any, table: None) -> None:
+    """Another job in its place would have the statement go on, and write, as if nobody had cancelled it."""
+    spark.sql(f"ALTER TABLE {T} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")
+    spark.sql(f"INSERT INTO {T} (id) VALUES (100000)")
+    ours = snapshot(spark, folder(spark))
+    assert ours.logSegment().checkpointProvider().version() == ours.version(), "Spark reads its state"
+    forget(ours)
+    with pytest.raises(Exception, match="SPARK_JOB_CANCELLED"), first_job_cancelled(spark):
+        ids(spark)
+    assert ids(spark) == [100000]
+    assert kind(snapshot(spark, folder(spark))) == "LocalSnapshot"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,8 @@ import lockstep
 from lockstep.errors import CancelledError, FailedTransactionError, InvalidError, LockstepError
 from lockstep.spark.bridge import is_open
 from lockstep.spark.raised import lockstep_errors
-from tests.support.gate import wait_until
+from tests.support.gate import PATIENCE_S, wait_until
+from tests.support.interposed import host_of
 
 pytestmark = pytest.mark.long
 
@@ -93,6 +95,34 @@ def test_an_idle_transaction_is_rolled_back_and_its_statements_say_so(spark: Any
     assert refused(lambda: spark.sql("COMMIT")).sqlstate == "25P03"
     assert not is_open(spark)
     assert ids(spark) == [1]
+
+
+def test_one_that_takes_long_to_roll_back_holds_up_nobody_else_s_timeout(
+    spark: Any, other: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where its store does not answer for a while."""
+    host = host_of(spark)
+    answer = host.call
+    is_asked, may_go_on = threading.Event(), threading.Event()
+    waited: list[bool] = []
+
+    def call(request: str) -> str:
+        if json.loads(request)["op"] == "lapse":
+            is_asked.set()
+            waited.append(may_go_on.wait(PATIENCE_S))
+        return answer(request)
+
+    monkeypatch.setattr(host, "call", call)
+    spark.sql("SET lockstep.idle_in_transaction_timeout = 100ms")
+    spark.sql("BEGIN")
+    assert is_asked.wait(PATIENCE_S)
+    try:
+        with lockstep.transaction(other, statement_timeout=FEW_S):
+            assert refused(lambda: other.sql(ENDLESS).collect()).sqlstate == "57014"
+        assert not waited, "the statement was cancelled once the other transaction had been rolled back"
+    finally:
+        may_go_on.set()
+    assert refused(lambda: spark.sql("COMMIT")).sqlstate == "25P03"
 
 
 def lasting(rows: int) -> str:

@@ -19,6 +19,7 @@ from lockstep.delta.checkpoint_files import sidecars_of
 from lockstep.lake.verify import verify
 from lockstep.retention.ages import Retention
 from lockstep.retention.upkeep import maintain
+from tests.support.cancelling import first_job_cancelled
 
 pytestmark = pytest.mark.long
 
@@ -119,6 +120,19 @@ def test_a_compaction_beside_writers_loses_nothing_and_fails_nothing_but_what_re
     found = {row.id: row.v for row in spark.table("t").collect()}
     assert found == acknowledged
     assert len(found) > 8, "nothing was written meanwhile"
+
+
+def test_whoever_cancels_a_compaction_cancels_the_call(spark: Any) -> None:
+    """Ctrl-C ends the jobs that run: the next table's would come behind the back of whoever pressed it."""
+    for table in ("a", "b"):
+        spark.sql(f"CREATE TABLE {table} (id INT)")
+        for id_ in range(3):
+            spark.sql(f"INSERT INTO {table} VALUES ({id_})")
+    before = spark.sql("SELECT count(*) FROM lake.system.history").first()[0]
+    with pytest.raises(Exception, match="SPARK_JOB_CANCELLED"), first_job_cancelled(spark):
+        spark.sql("CALL lake.system.maintain()")
+    assert spark.sql("SELECT count(*) FROM lake.system.history").first()[0] == before
+    assert spark.sql("CALL lake.system.maintain()").first().compacted_tables == 2
 
 
 def test_a_dry_run_of_maintain_names_what_the_run_compacts(spark: Any) -> None:

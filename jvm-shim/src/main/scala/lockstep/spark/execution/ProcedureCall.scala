@@ -80,7 +80,7 @@ private[spark] case class ProcedureCall(
 
   /**
    * Compacts one table in a commit of its own, and tells what that changed: there may have been nothing to do, or a writer
-   * beside it may have gone first.
+   * beside it may have gone first. Whoever cancels it means the call.
    */
   private def compact(session: SparkSession, catalog: String, table: Seq[String]): Option[String] =
     try
@@ -88,7 +88,7 @@ private[spark] case class ProcedureCall(
         .selectExpr("metrics.numFilesRemoved", "metrics.filesRemoved.totalSize").collect().headOption
         .map(row => s"${table.mkString(".")} (${row.getLong(0)} files, ${row.getLong(1)} bytes)")
     catch {
-      case NonFatal(error) =>
+      case NonFatal(error) if !Internals.isCancelled(error) =>
         logWarning(s"${table.mkString(".")} was not compacted this time", error)
         None
     }

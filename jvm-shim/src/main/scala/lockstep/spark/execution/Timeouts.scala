@@ -1,7 +1,7 @@
 package lockstep.spark.execution
 
 import java.util.Properties
-import java.util.concurrent.{ConcurrentHashMap, ScheduledFuture, ScheduledThreadPoolExecutor, TimeUnit}
+import java.util.concurrent.{ConcurrentHashMap, Executors, ScheduledFuture, ScheduledThreadPoolExecutor, TimeUnit}
 
 import lockstep.spark.Daemons
 import lockstep.spark.transactions.{OpenTransaction, Transactions}
@@ -43,14 +43,15 @@ private[spark] object Timeouts extends Logging {
     one
   }
 
-  private def after(millis: Long)(work: => Unit): ScheduledFuture[_] = timer.schedule(
-    new Runnable {
-      override def run(): Unit =
-        try work
-        catch { case NonFatal(e) => logWarning("A timeout was not seen to", e) }
-    },
-    millis,
-    TimeUnit.MILLISECONDS)
+  /** To roll one back takes as long as its store does, and the timeouts of others do not wait for that. */
+  private lazy val workers = Executors.newCachedThreadPool(Daemons.named("lockstep-timeouts"))
+
+  private def after(millis: Long)(work: => Unit): ScheduledFuture[_] =
+    timer.schedule(logged(work), millis, TimeUnit.MILLISECONDS)
+
+  private def logged(work: => Unit): Runnable = () =>
+    try work
+    catch { case NonFatal(e) => logWarning("A timeout was not seen to", e) }
 
   /** An execution begins in this thread: a statement, unless it is part of one, or of a job. */
   def begins(execution: Long, query: QueryExecution): Unit = {
@@ -130,7 +131,8 @@ private[spark] object Timeouts extends Logging {
   }
 
   /** Nothing is executed in it: from now on it is idle. */
-  private def await(tx: OpenTransaction): Unit = tx.await(() => after(tx.limits.idle)(idle(tx)))
+  private def await(tx: OpenTransaction): Unit =
+    tx.await(() => after(tx.limits.idle)(workers.execute(logged(idle(tx)))))
 
   private def idle(tx: OpenTransaction): Unit =
     TransactionCommand.lapse(

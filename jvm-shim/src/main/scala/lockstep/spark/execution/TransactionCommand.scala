@@ -165,17 +165,24 @@ private[spark] object TransactionCommand extends Logging {
 
   /**
    * However it ends, the transaction's Delta logs are forgotten; what Python asks for afterwards is done last. An answer says
-   * what is to be forgotten; where it does not, and after a refusal, Python is asked.
+   * what is to be forgotten; where it does not, and after a refusal, Python is asked. That it cannot be asked does not stand
+   * in the place of what became of the end: who hears that a COMMIT is refused, in doubt or done, goes by that.
    */
   private def ending(session: SparkSession)(end: => JsonNode): JsonNode = {
     val answer =
       try end
       catch {
         case e: Throwable =>
-          forget(session, Bridge.call("ended", session))
+          try forget(session, Bridge.call("ended", session))
+          catch { case NonFatal(other) => e.addSuppressed(other) }
           throw e
       }
-    forget(session, Option(answer.get("ended")).filterNot(_.isNull).getOrElse(Bridge.call("ended", session)))
+    try forget(session, Option(answer.get("ended")).filterNot(_.isNull).getOrElse(Bridge.call("ended", session)))
+    catch {
+      case NonFatal(e) =>
+        logWarning("What is to be forgotten of a transaction that has ended could not be asked", e)
+        Transactions.closed(session)
+    }
     checkpoints(session, answer)
     answer
   }
@@ -212,21 +219,26 @@ private[spark] object TransactionCommand extends Logging {
    * due, so Delta is asked to here. The transaction is committed whatever becomes of it.
    */
   private def checkpoint(session: SparkSession, uri: String, version: Long): Unit =
-    try {
+    afterwards(s"No checkpoint of $uri at version $version was written; reading it costs more until the next is") {
       val log = DeltaLog.forTable(session, new Path(uri))
       val _ = DriverState.keep(session, log, log.update())
       log.checkpoint(log.getSnapshotAt(version), None) // others may have committed since
-    } catch {
-      case NonFatal(e) =>
-        logWarning(s"No checkpoint of $uri at version $version was written; reading it costs more until the next is", e)
     }
 
   /** What Delta keeps up to date for other readers named a transaction's files in its staging folder alone. */
   private def generate(session: SparkSession, table: Path): Unit =
-    try GenerateSymlinkManifest.generateFullManifest(session, DeltaLog.forTable(session, table), None)
+    afterwards(s"No manifest of $table was written; GENERATE symlink_format_manifest writes it") {
+      GenerateSymlinkManifest.generateFullManifest(session, DeltaLog.forTable(session, table), None)
+    }
+
+  /** What is done behind a COMMIT, whose answer stands. That the thread was interrupted is told by its flag to who runs it. */
+  private def afterwards(otherwise: String)(work: => Unit): Unit =
+    try work
     catch {
-      case NonFatal(e) =>
-        logWarning(s"No manifest of $table was written; GENERATE symlink_format_manifest writes it", e)
+      case e: InterruptedException =>
+        logWarning(otherwise, e)
+        Thread.currentThread.interrupt()
+      case NonFatal(e) => logWarning(otherwise, e)
     }
 
   private def texts(node: JsonNode, field: String): Seq[String] =

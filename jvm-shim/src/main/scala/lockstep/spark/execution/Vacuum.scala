@@ -1,6 +1,7 @@
 package lockstep.spark.execution
 
 import lockstep.spark.{Bridge, LockstepCatalog}
+import lockstep.spark.overlay.Overlay
 import org.apache.spark.sql.{Row, SparkSession}
 import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
@@ -28,6 +29,7 @@ private[spark] case class Vacuum(command: VacuumTableCommand, table: DeltaTableV
     val first = Option(answer.get("first")).filterNot(_.isNull).map(_.asLong)
     val alone = answer.get("alone").elements().asScala.map(_.asLong).toSeq
     val files = answer.get("files").elements().asScala.map(_.asText).toSeq
-    KeptFiles.vacuum(session, table, command, first, alone, files, answer.get("since").asLong)
+    val real = Overlay.parse(table.path.toUri.getAuthority).real(table.path)
+    KeptFiles.vacuum(session, table, command, first, alone, files, answer.get("since").asLong, real)
   }
 }

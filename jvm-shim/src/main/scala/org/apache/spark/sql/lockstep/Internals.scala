@@ -64,6 +64,18 @@ object Internals {
   def ended(event: SparkListenerSQLExecutionEnd): (QueryExecution, Option[String], Option[Throwable]) =
     (event.qe, event.executionName, event.executionFailure)
 
+  /**
+   * Whether something failed because a job of Spark's was cancelled. Who cancels one means the statement that it is part of:
+   * what else would be tried in its place, or next, is not wanted either.
+   */
+  def isCancelled(error: Throwable): Boolean =
+    Iterator.iterate(error)(_.getCause).takeWhile(_ != null).take(MostCauses).exists {
+      case known: SparkThrowable => known.getCondition == "SPARK_JOB_CANCELLED"
+      case _ => false
+    }
+
+  private val MostCauses = 20
+
   /** A number that no RDD has yet: later ones have greater numbers. */
   def newRddId(context: SparkContext): Int = context.newRddId()
 

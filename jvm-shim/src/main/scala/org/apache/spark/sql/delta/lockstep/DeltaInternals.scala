@@ -9,6 +9,7 @@ import org.apache.spark.sql.catalyst.catalog.CatalogTable
 import org.apache.spark.sql.delta.actions.{AddFile, InMemoryLogReplay, Metadata, Protocol, RemoveFile, SetTransaction}
 import org.apache.spark.sql.delta.catalog.DeltaTableV2
 import org.apache.spark.sql.delta.{CapturedSnapshot, CheckpointProvider, DeltaLog, LogSegment, Snapshot, SnapshotState}
+import org.apache.spark.sql.lockstep.Internals
 import org.apache.spark.sql.{Dataset, SparkSession}
 
 import scala.util.control.NonFatal
@@ -43,7 +44,7 @@ object DeltaInternals extends Logging {
     ours(snapshot)(
       try LocalSnapshot.installed(log, snapshot, head, pin, limit)
       catch {
-        case NonFatal(error) => // what Delta, too, may meet, or need not
+        case NonFatal(error) if !Internals.isCancelled(error) => // what Delta, too, may meet, or need not
           logWarning(s"the state of ${snapshot.path} is Delta's own, which computes it for each transaction", error)
           snapshot
       }

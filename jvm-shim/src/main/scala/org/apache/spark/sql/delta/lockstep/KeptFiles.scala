@@ -29,6 +29,7 @@ object KeptFiles {
    * @param alone and these
    * @param files paths within the table's folder that others need
    * @param written what was written at this time or later stays, in ms since 1970
+   * @param real where the table's folder really is: an inventory names files as the store has them
    */
   def vacuum(
       session: SparkSession,
@@ -37,17 +38,29 @@ object KeptFiles {
       first: Option[Long],
       alone: Seq[Long],
       files: Seq[String],
-      written: Long): Seq[Row] = {
+      written: Long,
+      real: Path): Seq[Row] = {
     val inventory = command.inventoryTable
       .map(session.sessionState.analyzer.execute)
       .map(VacuumCommand.getDeltaTable(_, "VACUUM").toDf(session))
       .orElse(command.inventoryQuery.map(session.sql))
+      .map(seenFromHere(table, real, _))
     val everything = inventory.getOrElse(listed(session, table)).where(col("modificationTime") < written)
     val single = (alone ++ first).map(version => needed(table.deltaLog.getSnapshotAt(version)))
     val kept = (single ++ first.map(since(session, table, _)) :+ others(session, table, files)).reduce(_ union _)
     val rest = without(session, everything, kept)
     // LITE looks at the log alone, and would remember that it has looked at all up to some version.
     VacuumCommand.gc(session, table, command.dryRun, command.horizonHours, Some(rest), Some("FULL")).collect().toSeq
+  }
+
+  /** An inventory with the files of the table's folder named as this side names them; Delta takes no others for the table's. */
+  private def seenFromHere(table: DeltaTableV2, real: Path, inventory: DataFrame): DataFrame = {
+    val conf = table.deltaLog.newDeltaHadoopConf()
+    def whole(folder: Path) = s"${folder.getFileSystem(conf).makeQualified(folder)}/"
+    val (there, here) = (whole(real), whole(table.deltaLog.dataPath))
+    val named =
+      udf((path: String) => if (path != null && path.startsWith(there)) here + path.drop(there.length) else path)
+    inventory.withColumn("path", named(col("path")))
   }
 
   /** All that Delta itself would list in the folder; names that it hides stay hidden at every depth. */

@@ -18,6 +18,7 @@ import org.apache.spark.sql.delta.commands.DeletionVectorUtils
 import org.apache.spark.sql.delta.coordinatedcommits.TableCommitCoordinatorClient
 import org.apache.spark.sql.delta.implicits._
 import org.apache.spark.sql.delta.sources.DeltaSQLConf
+import org.apache.spark.sql.lockstep.Internals
 import org.apache.spark.sql.{DataFrame, Dataset, SparkSession}
 
 import scala.util.control.NonFatal
@@ -84,7 +85,8 @@ private class LocalSnapshot(own: Snapshot, view: TableStates.View, limit: Int) e
           .filter(isAsCounted)
           .map(new Local(_))
       catch {
-        case NonFatal(error) => // Delta's own way meets it again, and has a message for it
+        case NonFatal(
+              error) if !Internals.isCancelled(error) => // Delta's own way meets it again, and has a message for it
           LocalSnapshot.warn(s"the state of $path at version $version is computed by Spark", error)
           None
         case error: LinkageError =>

@@ -2,6 +2,7 @@ package org.apache.spark.sql.delta.lockstep
 
 import org.apache.spark.sql.delta.Snapshot
 import org.apache.spark.sql.delta.catalog.DeltaTableV2
+import org.apache.spark.sql.lockstep.Internals
 
 import scala.util.control.NonFatal
 
@@ -26,5 +27,7 @@ object Snapshots {
       if (newest.version == version) newest
       else if (newest.version < version) log.getSnapshotAt(version)
       else log.getSnapshotAt(version, None, Some(newest.checkpointProvider), None, false)
-    } catch { case NonFatal(_) => table.initialSnapshot } // which says what is wrong with this version
+    } catch {
+      case NonFatal(error) if !Internals.isCancelled(error) => table.initialSnapshot // which says what is wrong with it
+    }
 }
