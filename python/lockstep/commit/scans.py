@@ -3,6 +3,9 @@
 Delta checks such a statement's own table, at its `Serializable` level, and only that. The others were read at the
 versions that the scans name. So the statement is a transaction whose snapshot is as old as the first change that it did
 not see; where it saw all of them, and that is nearly always, there is nothing to judge.
+
+One query reads at one database version. But DataFrames that were made at different times, or are from a cache, may meet
+in one statement, and then it may come before one change and after another (`torn-read`).
 """
 
 from __future__ import annotations
@@ -114,7 +117,10 @@ def judge_statement(
         for winner in winners:
             if (winner.database_version or 0) <= database_version and (hit := antidependency(mine, winner)) is not None:
                 return _torn(winner, hit)
-    return judge(mine, winners) if mine.isolation == "SERIALIZABLE" else None
+    if mine.isolation != "SERIALIZABLE":
+        return None
+    pairs = list(zip(entries, winners, strict=True))
+    return _of_two_times(lake.timeline, pairs, mine, others, views) or judge(mine, winners)
 
 
 def _check_known(head: Database, scans: Sequence[Scan]) -> None:
@@ -189,6 +195,85 @@ def _half_read(lake: Lake, entries: Iterable[Entry], versions: Mapping[str, int]
                 what = f"wrote table {write.name} in several commits, of which this statement has read the first alone"
                 return Conflict.of("torn-read", lake.past.of(entry), Hit(what, about=str(write.name)))
     return None
+
+
+def _of_two_times(
+    timeline: Timeline,
+    winners: Sequence[tuple[Entry, Changes]],
+    mine: Changes,
+    scans: Sequence[Scan],
+    views: Mapping[Name, int],
+) -> Conflict | None:
+    """Find a change that a statement has seen, while it has not seen all of that change, or one which that depends on.
+
+    It would come after the one, and before the other.
+
+    Args:
+        winners: what was committed since the first change that it did not see, and what that changed.
+        scans: what it read; of its own table only what came from a cache.
+    """
+    missed: tuple[Changes, Hit] | None = None
+    since: dict[str, float] = {}  # the table versions that have in them what it missed, or what comes after that
+    behind = replace(mine, reads={}, view_reads=frozenset())  # what those have read that it comes before
+    redefined: set[Name] = set()
+    last_seen = winners[0][0].version - 1
+    for entry, winner in winners:
+        ends = {id_: _end(timeline, entry, id_) for id_ in winner.writes.keys() | winner.moved_tables().keys()}
+        older = frozenset(name for name, version in views.items() if version < entry.version)
+        before = [scan for scan in scans if _is_before(scan, ends)]
+        hit = antidependency(replace(mine, reads=rows_read(before), view_reads=older), winner)
+        after = replace(mine, reads=rows_read(s for s in scans if s not in before), view_reads=frozenset(views) - older)
+        seen = antidependency(after, winner)
+        last_seen = last_seen if seen is None else entry.version
+        missed = missed if hit is None else (winner, hit)
+        comes_after = hit is not None or _follows(entry, winner, since) or not redefined.isdisjoint(entry.view_reads)
+        if missed is None or not (comes_after or antidependency(behind, winner) is not None):
+            continue
+        if seen is not None:
+            return _of_both(*missed, f"read {seen.about}")
+        if hit is None and winner.precedes is not None and winner.precedes <= last_seen:
+            return _of_both(*missed, f"seen database version {winner.precedes}, or a later one,")
+        since |= {id_: min(end, since.get(id_, end)) for id_, end in ends.items()}
+        redefined |= {ddl.name for ddl in winner.views}
+        if winner.isolation == "SERIALIZABLE":
+            behind = replace(
+                behind, reads=_together(behind.reads, winner.reads), view_reads=behind.view_reads | winner.view_reads
+            )
+    return None
+
+
+def _together(one: Mapping[str, Rows], other: Mapping[str, Rows]) -> dict[str, Rows]:
+    """Return what two have read."""
+    together = dict(one)
+    for id_, rows in other.items():
+        merged = together.get(id_, NO_ROW)
+        for condition in (None,) if rows is None else rows:
+            merged = either(merged, condition)
+        together[id_] = merged
+    return together
+
+
+def _is_before(scan: Scan, ends: Mapping[str, float]) -> bool:
+    """Tell whether a scan is older than what an entry made of its table; of another table it is as good as newer."""
+    return scan.version is not None and scan.version < ends.get(scan.table, 0)
+
+
+def _follows(entry: Entry, winner: Changes, since: Mapping[str, float]) -> bool:
+    """Tell whether an entry's transaction read rows of one of these tables, at this version of it or a later one."""
+    versions = {write.id: write.from_version for write in entry.writes} | {
+        read.id: read.version for read in entry.reads
+    }
+    return any(
+        version >= since[id_] and winner.reads.get(id_, NO_ROW) != NO_ROW
+        for id_, version in versions.items()
+        if id_ in since
+    )
+
+
+def _of_both(missed: Changes, hit: Hit, seen: str) -> Conflict:
+    what = f"{hit.what}, which this statement had read before, while it has {seen} as it was after that"
+    advice = "make the DataFrames that it reads anew, UNCACHE TABLE what it reads from a cache, and run it again"
+    return Conflict.of("torn-read", missed, Hit(what, advice, hit.about))
 
 
 def _torn(winner: Changes, hit: Hit) -> Conflict:
