@@ -13,26 +13,30 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def ending(tx: Transaction) -> Iterator[None]:
-    """Keep others from ending a transaction during COMMIT or ROLLBACK; if it has been open too long it ends before."""
-    if (timing := tx.timing) is None:
-        yield
-        return
-    with timing.lock:
+    """Keep others out of a transaction during COMMIT or ROLLBACK; if it has been open too long it ends before."""
+    with tx.lock:
         _end_if_late(tx)
         yield
 
 
 @contextmanager
-def executing(tx: Transaction) -> Iterator[None]:
+def executing(tx: Transaction, *, alone: bool = True) -> Iterator[None]:
     """Keep others from ending a transaction while a statement of it runs; if it is late then, it ends afterwards.
+
+    Args:
+        alone: whether other threads' statements wait, too. Each write is to see what those before it staged: were rows
+            of one file deleted by two at a time, both would write those that stay, and so double them.
 
     Raises:
         FailedTransactionError (25P04): it is late, and rolled back.
     """
-    if (timing := tx.timing) is None:
+    if tx.timing is None and not alone:
         yield
         return
-    with timing.lock:
+    with tx.lock:
+        if (timing := tx.timing) is None:
+            yield
+            return
         if not timing.depth:
             _end_if_late(tx)
         timing.depth += 1
@@ -48,12 +52,12 @@ def executing(tx: Transaction) -> Iterator[None]:
 
 def end_if_late(tx: Transaction) -> None:
     """End a transaction that has taken too long, unless a statement, COMMIT or ROLLBACK of it runs."""
-    if (timing := tx.timing) is None or not timing.lock.acquire(blocking=False):
+    if tx.timing is None or not tx.lock.acquire(blocking=False):
         return
     try:
         _end_if_late(tx)
     finally:
-        timing.lock.release()
+        tx.lock.release()
 
 
 def _end_if_late(tx: Transaction) -> None:

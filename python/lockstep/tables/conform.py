@@ -37,6 +37,8 @@ KEY_TWICE = "23505"
 """Spark's DUPLICATED_MAP_KEY; PostgreSQL's unique_violation."""
 
 _FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))
+_DIGITS_OF_INTEGERS = 20
+"""What the greatest integer of Arrow's has, of 64 bits without a sign."""
 _DAY_MICROS = 24 * 60 * 60 * 10**6
 
 
@@ -272,6 +274,9 @@ def _as(array: pa.Array, type_: pa.DataType, what: str) -> pa.Array:
     if not _says_the_same(kind, type_):
         raise InvalidError(f"{what} takes {type_}, and is given {array.type}: cast it first", sqlstate=WRONG_TYPE)
     try:
+        if pa.types.is_integer(kind) and pa.types.is_decimal(type_):
+            # By its type alone Arrow takes a number for one of all digits that the type has, whatever it is.
+            array = array.cast(pa.decimal256(_DIGITS_OF_INTEGERS + type_.scale, type_.scale))
         return array.cast(type_)
     except pa.ArrowException as error:
         raise InvalidError(

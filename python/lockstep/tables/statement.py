@@ -69,7 +69,8 @@ def reads(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P],
     @wraps(method)
     def statement(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         tx = self.core
-        with executing(tx):
+        # What a query is given may itself read in this transaction, from one of DuckDB's threads: that is not to wait.
+        with executing(tx, alone=False):
             tx.check_usable()
             tx.check_sound()
             with limited(tx):

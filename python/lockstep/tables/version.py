@@ -321,11 +321,8 @@ class VersionTable:
         """
         import polars as pl
 
-        from lockstep.tables.streamed import Rows
-
-        relation = self.relation()
-        # Arrow and Polars do not compare NaN alike, so what such rows are filtered by Polars asks itself.
-        return pl.scan_pyarrow_dataset(relation, allow_pyarrow_filter=not isinstance(relation, Rows))
+        # Arrow and Polars do not compare nulls and NaN alike (to Arrow `~is_in` is true of null): Polars filters.
+        return pl.scan_pyarrow_dataset(self.relation(), allow_pyarrow_filter=False)
 
     def _reader(self, columns: Collection[str] | None) -> DeltaTable | Opened:
         """Return who reads columns: deltalake, or where it cannot, or would read others, the reader of transactions.

@@ -60,7 +60,6 @@ class Timing:
         limits: of which at least one is set.
         seconds: a clock that never goes back.
         undo: rolls the transaction back.
-        lock: is held while a statement, COMMIT or ROLLBACK of it runs, and while somebody rolls it back unasked.
         began, last: when it was begun, and when a statement of it was last executed, by that clock.
         depth: how many statements of it run, one inside of the other.
     """
@@ -68,7 +67,6 @@ class Timing:
     limits: Limits
     seconds: Callable[[], float]
     undo: Callable[[], object]
-    lock: threading.RLock = field(default_factory=threading.RLock)
     began: float = field(init=False)
     last: float = field(init=False)
     depth: int = 0

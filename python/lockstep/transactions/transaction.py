@@ -10,6 +10,7 @@ versions only; the commits themselves lie in the tables' staging folders.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -53,7 +54,7 @@ T = TypeVar("T")
 
 @dataclass
 class Transaction:
-    """One transaction's view and changes; not for use by two threads at once: a session's host has a lock.
+    """One transaction's view and changes; not for use by two threads at once: who uses it has a lock.
 
     Attributes:
         id: unique for ever.
@@ -86,6 +87,8 @@ class Transaction:
             the timeline says.
         timing: what is known of how long it takes, if it may not take for ever and no session looks after it.
         timed_out: why it was rolled back, if it took too long.
+        lock: without Spark it is held while a write, COMMIT or ROLLBACK of it runs, of one that has a `timing` any
+            statement, and while somebody rolls it back unasked; a session's host has one of its own.
         state, version: see `State`; the database version that it committed, the snapshot's if that changed nothing.
     """
 
@@ -116,6 +119,7 @@ class Transaction:
     ended_by: str | None = None
     timing: Timing | None = None
     timed_out: TimedOut | None = None
+    lock: threading.RLock = field(default_factory=threading.RLock, repr=False, compare=False)
     state: State = State.REQUESTED
     version: int | None = None
     statements: list[str] = field(default_factory=list)

@@ -164,3 +164,17 @@ def test_files_outside_of_the_folder_are_read_alike_by_every_way_of_a_version(ta
     assert connection.sql("FROM t").fetchall() == [(1, "a")]
     with clone.transaction() as tx, pytest.raises(UnsupportedError, match=r"partial export.*at a version \(lake\.at\)"):
         tx.sql("FROM t")
+
+
+@pytest.mark.parametrize("partition_by", [None, "p"])
+def test_a_filter_of_polars_takes_nulls_as_polars_does(lake: OpenLake, partition_by: str | None) -> None:
+    with lake.transaction() as tx:
+        tx.create("t", pa.schema([("id", pa.int64()), ("p", pa.string())]), partition_by=partition_by)
+        tx["t"].append({"id": [1, 2, None], "p": ["a", None, "b"]})
+    frame = lake.at()["t"].polars()
+    in_memory = frame.collect()
+    for column, values in (("id", [1]), ("id", [1, None]), ("p", ["a"]), ("p", ["a", None])):
+        for asked in (pl.col(column).is_in(values), ~pl.col(column).is_in(values)):
+            assert sorted(frame.filter(asked).collect().rows(), key=str) == sorted(
+                in_memory.filter(asked).rows(), key=str
+            ), asked

@@ -319,3 +319,24 @@ def test_expressions_of_a_merge_are_still_cast(lake: OpenLake) -> None:
         merge = t.merge({"id": [1], "n": ["2"]}, on="id")
         assert merge.when_not_matched_insert({"id": "source.id", "n": "source.n"}).execute() == (1, 0, 0)
         assert t.to_arrow(["n"]).column("n").to_pylist() == [2]
+
+
+@pytest.mark.parametrize("type_", [pa.int64(), pa.uint64(), pa.int8()])
+def test_an_integer_is_taken_for_a_decimal_that_has_room_for_it(lake: OpenLake, type_: pa.DataType) -> None:
+    for precision, scale in ((5, 2), (38, 35), (3, 0)):
+        name = f"t{precision}"
+        with lake.transaction() as tx:
+            tx.create(name, pa.schema([("d", pa.decimal128(precision, scale))]))
+            tx[name].append({"d": pa.array([0, 100, None], type_) if scale < 35 else pa.array([0, 99, None], type_)})
+        found = lake.at()[name].to_arrow().column("d").to_pylist()
+        assert found == [0, 100 if scale < 35 else 99, None]
+
+
+@pytest.mark.parametrize("number", [1000, -1000, 2**63 - 1, -(2**63)])
+def test_an_integer_that_a_decimal_has_no_room_for_is_refused(lake: OpenLake, number: int) -> None:
+    with lake.transaction() as tx:
+        table = tx.create("t", pa.schema([("d", pa.decimal128(5, 2))]))
+        with pytest.raises(InvalidError, match="no room") as refused:
+            table.append({"d": pa.array([number], pa.int64())})
+        assert refused.value.sqlstate == "22003"
+        tx.rollback()
