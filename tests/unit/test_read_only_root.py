@@ -163,8 +163,11 @@ def lakes() -> Iterator[Path]:
         tx.drop("n.gone")
     location = lake.catalog.database().tables[named("n.t")].location
     assert command("clone", folder / "lake", folder / "clone").exit_code == 0
-    with lockstep.open(str(folder / "clone")).transaction() as tx:
+    clone = lockstep.open(str(folder / "clone"))
+    with clone.transaction() as tx:
         tx["n.t"].append({"id": [3]})
+    for each in (lake, clone):
+        each.catalog.lake.upkeep.settle()
     shutil.copytree(folder / "lake" / location, folder / "beside")
     shutil.rmtree(folder / "beside" / "_delta_log" / "_lockstep", ignore_errors=True)
     yield folder
