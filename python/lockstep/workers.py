@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections import deque
@@ -12,9 +11,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar, cast
-from weakref import WeakSet
 
 from lockstep.errors import LockstepError
+from lockstep.forks import anew_in_forks
 
 PATIENCE_SECONDS = 0.002
 """After so long of quick work the rest goes to threads: the disk is no quick one, or is asked very often."""
@@ -49,7 +48,7 @@ class Threads(ThreadPoolExecutor):
         super().__init__(most, thread_name_prefix=thread_name_prefix)
         self._made_as = most, thread_name_prefix
         self._patient_until = time.monotonic() + PATIENCE_SECONDS if quick else 0.0
-        _all.add(self)
+        anew_in_forks(self)
 
     def begin_anew(self) -> None:
         """Have no threads, and nothing to do, in a process that was forked: those that are counted are its parent's."""
@@ -96,15 +95,18 @@ class _Once(Generic[R]):
         return result
 
 
-_all: WeakSet[Threads] = WeakSet()
+def thread_of(work: Callable[[], object], name: str) -> threading.Thread | None:
+    """Begin something that goes on for long in a thread of its own, which keeps no process from ending.
 
-
-def _begin_anew() -> None:
-    for pool in list(_all):
-        pool.begin_anew()
-
-
-os.register_at_fork(after_in_child=_begin_anew)
+    Returns:
+        The thread; None where there can be none now, as there are too many or the interpreter ends.
+    """
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        return None
+    return thread
 
 
 def begin(work: Callable[[], R], name: str, *, now: bool = False) -> Future[R]:

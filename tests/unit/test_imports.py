@@ -21,7 +21,7 @@ import lockstep
 SOURCES = Path(__file__).parents[2] / "python"
 
 LAYERS = (
-    {"_version", "arguments", "caches", "errors", "retry", "settings", "workers"},
+    {"_version", "arguments", "caches", "errors", "forks", "retry", "settings", "workers"},
     {"scripts"},
     {"storage"},
     {"arbiters"},

@@ -28,6 +28,7 @@ from lockstep.lake.changes import asked_for
 from lockstep.lake.lake import Lake
 from lockstep.transactions.state import State
 from lockstep.transactions.transaction import Transaction
+from lockstep.workers import thread_of
 
 TICK = 0.5
 """Seconds between two looks."""
@@ -107,6 +108,13 @@ class _Own(Watched):
     is_over: bool = False
 
 
+def looking(look: Callable[[], object], name: str) -> threading.Thread | None:
+    """Begin the thread that looks after open transactions, or log that there can be none now."""
+    if (thread := thread_of(look, name)) is None:
+        _log.warning("others are not told of open transactions, and none ends in time: there can be no thread now")
+    return thread
+
+
 class Keeper:
     """Looks after the transactions of one process that are not a Spark session's; safe to share between threads."""
 
@@ -132,13 +140,7 @@ class Keeper:
             looked = max(tx.base.version, lake.timeline.head.expired.first_kept - 1)
             self._watched.setdefault(tx.id, _Own(lake, tx, self.seconds(), looked))
             if self._thread is None:
-                thread = threading.Thread(target=self._run, name="lockstep-open", daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError as error:
-                    _log.warning("others are not told of open transactions, and none ends in time: %s", error)
-                else:
-                    self._thread = thread
+                self._thread = looking(self._run, "lockstep-open")
 
     def ended(self, tx: Transaction) -> None:
         """Look no more, and take back the record, if there is one; of one that nobody looked after nothing is to do."""

@@ -96,7 +96,8 @@ def verify_deep(storage: Storage, timeline: Timeline, *, clock: Clock = utc_now)
             needs.setdefault(place, {})[wanted.table.id, wanted.needed_by] = wanted
 
     kept: dict[str, set[int]] = {}
-    for id_, version in kept_states(storage).states:
+    states = kept_states(storage).states
+    for id_, version in states:
         kept.setdefault(id_, set()).add(version)
     for pairs, problems in workers.map(
         lambda run: _of_run(storage, run, kept.get(run.first.table.id, ())), _runs(timeline)
@@ -113,7 +114,7 @@ def verify_deep(storage: Storage, timeline: Timeline, *, clock: Clock = utc_now)
         found += [
             _difference("lost", each, named_in(place, storage.url), KEEPS_FILES) for each in needs[place].values()
         ]
-    return [*found, *_damaged_copies(storage, timeline)]
+    return [*found, *_damaged_copies(storage, timeline, states)]
 
 
 def _difference(problem: str, wanted: Wanted, path: str, prevented_by: str) -> Difference:
@@ -246,11 +247,11 @@ def _untold(wanted: Wanted, missing: int | None) -> Difference:
     return _difference("unreadable", wanted, commit_path(wanted.table.location, version), KEEPS_LOGS)
 
 
-def _damaged_copies(storage: Storage, timeline: Timeline) -> Sequence[Difference]:
+def _damaged_copies(storage: Storage, timeline: Timeline, states: Iterable[tuple[str, int]]) -> Sequence[Difference]:
     """Return the copies of logs' files, kept for tags, that are not what was written."""
     names = {table.id: table.name for table in timeline.head.tables.values()}
     found = []
-    for id_, version in sorted(kept_states(storage).states):
+    for id_, version in sorted(states):
         try:
             state = kept_state(storage, id_, version)
             paths = [] if state is None else [*damaged(storage, state)]

@@ -31,6 +31,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+from lockstep.forks import anew_in_forks
+from lockstep.workers import thread_of
+
 PATIENCE_SECONDS = 0.5
 """So long at most a thread waits for its turn."""
 
@@ -116,11 +119,14 @@ class Turns:
         self._tenure = tenure_seconds
         self._clock = clock
         self._locks: _Locks | None = None
-        self.forget()
-        _all.add(self)
+        self.begin_anew()
+        anew_in_forks(self)
 
-    def forget(self) -> None:
-        """Know of nothing: neither does a process that has just been forked, and its parent's turn is not its own."""
+    def begin_anew(self) -> None:
+        """Know of nothing: neither does a process that has just been forked, and its parent's turn is not its own.
+
+        It lets go of the files that it shares with its parent: it would hold the parent's lock when that is killed.
+        """
         if self._locks is not None:
             self._locks.close()  # else what its parent's threads were in the middle of has them for ever
         self._lock = threading.Lock()
@@ -229,15 +235,9 @@ class Turns:
             self._is_asking = True
             self._asked.notify()
             return True
-        thread = threading.Thread(target=self._wait, name="lockstep-turn", daemon=True)
-        self._is_asking = True
-        try:
-            thread.start()
-        except RuntimeError:
-            self._is_asking = False
-            return False
-        self._has_thread = True
-        return True
+        # A thread that has begun waits for this object's lock, so it sees both.
+        self._is_asking = self._has_thread = thread_of(self._wait, "lockstep-turn") is not None
+        return self._has_thread
 
     def _wait(self) -> None:
         while True:
@@ -333,15 +333,3 @@ def _opened(file: Path) -> int:
 def _close(*handles: int) -> None:
     for handle in handles:
         os.close(handle)
-
-
-_all: weakref.WeakSet[Turns] = weakref.WeakSet()
-
-
-def _forget_all() -> None:
-    """Let go of what a forked process shares with its parent: it would hold the parent's lock when that is killed."""
-    for turns in list(_all):
-        turns.forget()
-
-
-os.register_at_fork(after_in_child=_forget_all)

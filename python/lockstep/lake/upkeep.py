@@ -10,15 +10,14 @@ the segment of the timeline's history, if one is due
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
 from functools import partial
-from weakref import WeakSet
 
 from lockstep.errors import LockstepError
+from lockstep.forks import anew_in_forks
 from lockstep.workers import Threads
 
 MOST_WAITING = 100
@@ -39,7 +38,7 @@ class Upkeep:
     def __init__(self) -> None:
         self._pool = Threads(WORKERS, thread_name_prefix="lockstep-upkeep")
         self.begin_anew()
-        _all.add(self)
+        anew_in_forks(self)
 
     def begin_anew(self) -> None:
         """Have nothing to do: in a process that was forked, what was asked for is its parent's to do."""
@@ -103,17 +102,6 @@ class Upkeep:
                 if self._last.get(key) is future:
                     del self._last[key]
         self._waiting.release()
-
-
-_all: WeakSet[Upkeep] = WeakSet()
-
-
-def _begin_anew() -> None:
-    for upkeep in list(_all):
-        upkeep.begin_anew()
-
-
-os.register_at_fork(after_in_child=_begin_anew)
 
 
 def _do_after(before: Iterable[Future[None]], tasks: Iterable[Callable[[], object]], wait_seconds: float) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from lockstep.commit.ended import this_process
-from lockstep.commit.keeping import TICK, Watched
+from lockstep.commit.keeping import TICK, Watched, looking
 from lockstep.commit.records import OpenRecord, record_of
 from lockstep.lake.lake import Lake
 from lockstep.settings import TRANSACTION_TIMEOUT
@@ -56,13 +56,7 @@ class Keeper:
         """
         with self._lock:
             if self._thread is None and not self._closed.is_set():
-                thread = threading.Thread(target=self._run, name="lockstep-keeper", daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError as error:
-                    _log.warning("others are not told of open transactions, and none ends in time: %s", error)
-                else:
-                    self._thread = thread
+                self._thread = looking(self._run, "lockstep-keeper")
 
     def close(self) -> None:
         """Look no more; the records of what is open are removed."""

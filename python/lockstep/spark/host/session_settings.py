@@ -20,15 +20,12 @@ from lockstep.settings import (
 )
 from lockstep.spark.host.lakehouses import flag, isolation_of
 from lockstep.spark.host.protocol.base import Settings
+from lockstep.spark.host.versions import is_number
 
 PREFIX = "lockstep."
 UNDEFINED_SETTING = "42704"
 TIMEOUTS = (TRANSACTION_TIMEOUT, IDLE_TIMEOUT, STATEMENT_TIMEOUT)
 """How long a transaction may be open, be idle, and how long its statements may run."""
-
-
-_DIGITS = 18
-"""What a whole number has at most: the shim has 64 bits for it."""
 
 
 def check_known(settings: Settings) -> None:
@@ -97,6 +94,6 @@ def timeout(setting: Setting, settings: Settings) -> float | None:
 
 def _whole_number(setting: Setting, settings: Settings, expected: str) -> int:
     value = setting.value_in(settings) or ""
-    if not (value.isascii() and value.isdigit() and len(value) <= _DIGITS):
+    if not is_number(value):
         raise InvalidError(f"{setting.name} is {value!r}: expected {expected}")
     return int(value)

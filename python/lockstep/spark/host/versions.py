@@ -1,11 +1,11 @@
-"""Versions as statements have them: texts."""
+"""Versions, and other whole numbers, as statements have them: texts."""
 
 from __future__ import annotations
 
 from lockstep.errors import InvalidError
 
 _DIGITS = 18
-"""What a version has at most: all of them are numbers of 64 bits."""
+"""What a number has at most: all of them have 64 bits."""
 
 
 def database_version(text: str) -> int | str:
@@ -23,6 +23,11 @@ def number(text: str) -> int:
     Raises:
         InvalidError: it is none, or has too many digits.
     """
-    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
+    if not is_number(text):
         raise InvalidError(f"{text!r} is not a version: give a number")
     return int(text)
+
+
+def is_number(text: str) -> bool:
+    """Tell whether a text is a whole number for which the shim has room, or a timeline."""
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS
