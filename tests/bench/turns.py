@@ -1,15 +1,21 @@
 """`python -m tests.bench.turns`: how many commits a second several processes of one host make; in docs/benchmarks.md.
 
     TURNS=1 python -m tests.bench.turns ROOT NAME COMMITS TABLE
+    python -m tests.bench.turns ROOT NAME COMMITS                      of the disk alone
 
 is one of the processes: it says "ready", waits for a request, commits, and reports. With turns and without, to one
 table that all share and to one each, come after one another in each round: what else the machine does meets all alike.
 With `--against FOLDER` the core of another checkout and this one do so in turn, and what is printed compares the two.
+
+What the disk alone would take is measured in each round, too: as many processes that write and sync the very files of
+a commit, under one lock, and do nothing else (`disk`). No lake is removed before the last round has ended: ext4 makes
+new files dearer for minutes after many were deleted, and nobody deletes a lake beside the commits of another.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import statistics
 import sys
@@ -35,6 +41,9 @@ WRITERS = 8
 TABLES = ("one that all share", "one each")
 GOAL = 400
 """Commits a second, at least, with turns."""
+DISK = "the disk alone"
+FILE = b"x" * 1_500
+"""As large as the entry of a commit of one file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +83,27 @@ def work(root: str, name: str, commits: int, table: str) -> Report:
     return report
 
 
+def disk(root: str, name: str, commits: int) -> Report:
+    """Write what so many commits of one file write, as `lockstep.storage.local` does: the entry, the table's commit."""
+    storage = open_storage(root)
+    parent = Parent()
+    parent.say("ready")
+    next(parent.requests())
+    seconds = []
+    began, processor = time.perf_counter(), time.process_time()
+    with Path(root, "turn.lock").open("ab") as lock:
+        for number in range(commits):
+            one = time.perf_counter()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            for folder in ("entries", "table/_delta_log"):
+                storage.put_if_absent(f"{folder}/{name}-{number}.json", FILE)
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            seconds.append(time.perf_counter() - one)
+    report = Report(seconds, time.perf_counter() - began, time.process_time() - processor)
+    parent.say(asdict(report))
+    return report
+
+
 def _commit(catalog: TransactionalCatalog, root: Path, table: str, file: str) -> None:
     """Append a file in a transaction of its own."""
     tx = catalog.begin()
@@ -92,39 +122,43 @@ def stage_append(catalog: TransactionalCatalog, root: Path, tx: Transaction, tab
     catalog.stage(tx, there.location, there.version + 1, data.decode())
 
 
-def measure(writers: int, commits: int, *, shared: bool, turns: bool, core: Path | None = None) -> Run:
+def measure(folder: Path, writers: int, commits: int, *, shared: bool, turns: bool, core: Path | None = None) -> Run:
     """Have processes commit together, and see that nothing is lost or doubled.
 
     Args:
+        folder: a new one, for the lake.
         core: the checkout whose `lockstep` they import; this one's, if None.
     """
     environment = {"TURNS": str(int(turns))} | ({} if core is None else {"PYTHONPATH": str(core / "python")})
-    with tempfile.TemporaryDirectory(prefix="lockstep-turns-") as folder:
-        root = f"{folder}/lake"
-        tables = [f"t{n}" for n in range(1 if shared else writers)]
-        catalog = open_catalog(open_storage(root, create=True))
-        create(catalog, *tables)
-        catalog.lake.upkeep.settle()
-        with ExitStack() as running:
-            each = [
-                running.enter_context(
-                    Child(
-                        "tests.bench.turns",
-                        root,
-                        f"w{n}",
-                        str(commits),
-                        tables[n % len(tables)],
-                        environment=environment,
-                    )
-                )
-                for n in range(writers)
-            ]
-            assert [child.answer() for child in each] == ["ready"] * writers
-            for child in each:
-                child.tell("go")
-            reports = [Report(**child.answer()) for child in each]
-        there = set[str]().union(*(files(open_catalog(open_storage(root)), table) for table in tables))
-        assert there == {f"w{n}-{number}" for n in range(writers) for number in range(commits)}
+    root = str(folder / "lake")
+    tables = [f"t{n}" for n in range(1 if shared else writers)]
+    catalog = open_catalog(open_storage(root, create=True))
+    create(catalog, *tables)
+    catalog.lake.upkeep.settle()
+    run = _together(
+        [[root, f"w{n}", str(commits), tables[n % len(tables)]] for n in range(writers)], environment=environment
+    )
+    there = set[str]().union(*(files(open_catalog(open_storage(root)), table) for table in tables))
+    assert there == {f"w{n}-{number}" for n in range(writers) for number in range(commits)}
+    return run
+
+
+def measure_disk(folder: Path, writers: int, commits: int) -> Run:
+    """Have processes do what the disk does of it, and nothing else."""
+    return _together([[str(folder), f"w{n}", str(commits)] for n in range(writers)])
+
+
+def _together(processes: Sequence[Sequence[str]], *, environment: Mapping[str, str] | None = None) -> Run:
+    """Run processes, by their arguments, which begin together."""
+    with ExitStack() as running:
+        each = [
+            running.enter_context(Child("tests.bench.turns", *arguments, environment=environment))
+            for arguments in processes
+        ]
+        assert [child.answer() for child in each] == ["ready"] * len(each)
+        for child in each:
+            child.tell("go")
+        reports = [Report(**child.answer()) for child in each]
     seconds = [one for report in reports for one in report.seconds]
     return Run(
         rate=len(seconds) / max(report.whole_seconds for report in reports),
@@ -134,7 +168,7 @@ def measure(writers: int, commits: int, *, shared: bool, turns: bool, core: Path
     )
 
 
-def section(runs: Mapping[tuple[str, bool], Sequence[Run]], writers: int, commits: int) -> str:
+def section(runs: Mapping[tuple[str, bool], Sequence[Run]], on_disk: Sequence[Run], writers: int, commits: int) -> str:
     """Return the section's text, given the runs of each case: which tables, and whether with turns."""
     rows = []
     for (tables, turns), each in runs.items():
@@ -145,7 +179,11 @@ def section(runs: Mapping[tuple[str, bool], Sequence[Run]], writers: int, commit
             f"**{statistics.median(paired):.2f}** | {_median(each, 'processor_ms'):.1f} | "
             f"{_median(each, 'median_ms'):.0f} | {max(run.max_ms for run in each):.0f} |"
         )
-    rounds = len(next(iter(runs.values())))
+    rounds = len(on_disk)
+    rows.append(
+        f"| {DISK} | a lock | {_median(on_disk, 'rate'):.0f} | | | {_median(on_disk, 'processor_ms'):.1f} | "
+        f"{_median(on_disk, 'median_ms'):.0f} | {max(run.max_ms for run in on_disk):.0f} |"
+    )
     return "\n".join([
         "## Many processes on one host",
         "",
@@ -154,7 +192,8 @@ def section(runs: Mapping[tuple[str, bool], Sequence[Run]], writers: int, commit
         f"(`make bench-turns`; {rounds} rounds, all cases in turn, medians). At least {GOAL} commits a second are",
         "promised. *Turns* are [an advisory lock](design.md#commit), *none* is the race alone. Processor time is of",
         "all that a process does, from `BEGIN` to what comes behind the answer: two cores have 2,000 ms a second of",
-        "it.",
+        f"it. *{DISK.capitalize()}* is as many processes that only make and sync the two files of a commit, and sync",
+        "their folders, under one lock.",
         "",
         "| tables | turns | commits/s | kept | times none | processor, ms a commit | transaction, ms: median | max |",
         "|---|---|---|---|---|---|---|---|",
@@ -187,21 +226,39 @@ def comparison(runs: Mapping[str, Sequence[tuple[Run, Run]]]) -> str:
     ])  # fmt: skip
 
 
-def compare(core: Path, rounds: int, commits: int) -> str:
-    """Have another core and this one commit, in turn, and return the table."""
+def compare(core: Path, folder: Path, rounds: int, commits: int) -> str:
+    """Have another core and this one commit, in turn, and return the table; their lakes lie below a folder."""
     runs: dict[str, list[tuple[Run, Run]]] = {}
     for round_ in range(rounds):
         for tables in TABLES:
             found = {}
             for each in (core, None) if round_ % 2 == 0 else (None, core):
-                found[each] = measure(WRITERS, commits, shared=tables == TABLES[0], turns=True, core=each)
+                lake = _below(folder)
+                found[each] = measure(lake, WRITERS, commits, shared=tables == TABLES[0], turns=True, core=each)
                 print(tables, each or "this core", found[each], flush=True)
             runs.setdefault(tables, []).append((found[core], found[None]))
     return comparison(runs)
 
 
+def _below(folder: Path) -> Path:
+    return Path(tempfile.mkdtemp(dir=folder))
+
+
 def _median(each: Sequence[Run], field: str) -> float:
     return statistics.median(getattr(run, field) for run in each)
+
+
+def _rounds(folder: Path, rounds: int, commits: int) -> tuple[dict[tuple[str, bool], list[Run]], list[Run]]:
+    """Return the runs of each case, and those of the disk alone."""
+    runs: dict[tuple[str, bool], list[Run]] = {(tables, turns): [] for tables in TABLES for turns in (False, True)}
+    on_disk: list[Run] = []
+    for _ in range(rounds):
+        for (tables, turns), each in runs.items():
+            each.append(measure(_below(folder), WRITERS, commits, shared=tables == TABLES[0], turns=turns))
+            print(tables, "turns" if turns else "none", each[-1], flush=True)
+        on_disk.append(measure_disk(_below(folder), WRITERS, commits))
+        print(DISK, on_disk[-1], flush=True)
+    return runs, on_disk
 
 
 def main() -> None:
@@ -211,17 +268,13 @@ def main() -> None:
     parser.add_argument("--no-write", action="store_true", help="print only; leave docs/benchmarks.md as it is")
     parser.add_argument("--against", type=Path, metavar="FOLDER", help="another checkout: print only how we compare")
     args = parser.parse_args()
-    if args.against is not None:
-        print(compare(args.against.resolve(), args.rounds, args.commits))
-        return
-    cases = [(tables, turns) for tables in TABLES for turns in (False, True)]
-    runs: dict[tuple[str, bool], list[Run]] = {case: [] for case in cases}
-    for _ in range(args.rounds):
-        for tables, turns in cases:
-            run = measure(WRITERS, args.commits, shared=tables == TABLES[0], turns=turns)
-            runs[tables, turns].append(run)
-            print(tables, "turns" if turns else "none", run, flush=True)
-    text = section(runs, WRITERS, args.commits)
+    with tempfile.TemporaryDirectory(prefix="lockstep-turns-") as name:
+        folder = Path(name)
+        if args.against is not None:
+            print(compare(args.against.resolve(), folder, args.rounds, args.commits))
+            return
+        runs, on_disk = _rounds(folder, args.rounds, args.commits)
+    text = section(runs, on_disk, WRITERS, args.commits)
     print(text)
     if not args.no_write:
         DOCUMENT.write_text(with_section(DOCUMENT.read_text(encoding="utf-8"), MARK, text), encoding="utf-8")
@@ -229,7 +282,10 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 5 and not sys.argv[1].startswith("-"):
-        work(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])
-    else:
-        main()
+    match sys.argv[1:]:
+        case [root, name, commits, table] if not root.startswith("-"):
+            work(root, name, int(commits), table)
+        case [root, name, commits] if not root.startswith("-"):
+            disk(root, name, int(commits))
+        case _:
+            main()

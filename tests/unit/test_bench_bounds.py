@@ -116,6 +116,7 @@ def test_turns_bring_as_many_commits_as_promised_or_fail(
         return turns.Run((shared if how["shared"] else each) if how["turns"] else 1.0, 1, 1, 1)
 
     monkeypatch.setattr(turns, "measure", measured)
+    monkeypatch.setattr(turns, "measure_disk", lambda *_: turns.Run(1_000.0, 1, 1, 1))
     check_outcome(turns, monkeypatch, page, fails=fails)
 
 
