@@ -50,15 +50,16 @@ def arrow_table(data: Any) -> pa.Table:
             out), whatever exports an Arrow stream, a dictionary of columns, or a list of dictionaries.
 
     Raises:
-        InvalidError: none of these, or values that make no column (42804); a text that is no UTF-8 (22021).
+        InvalidError: none of these, or values that make no column, or are none of its type, as a `date64` with a time
+            (42804); a text that is no UTF-8 (22021).
     """
     table = _as_arrow(data)
     try:
         table.validate(full=True)
     except pa.ArrowException as error:
         raise InvalidError(
-            f"these rows have values that are none of their types, as a text that is no UTF-8: {error}",
-            sqlstate=NOT_IN_REPERTOIRE,
+            f"these rows have values that are none of their types: {error}",
+            sqlstate=NOT_IN_REPERTOIRE if "UTF8" in str(error) else WRONG_TYPE,
         ) from error
     return table
 

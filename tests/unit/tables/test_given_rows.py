@@ -115,6 +115,17 @@ def test_a_text_that_is_no_utf8_is_refused_before_anything_is_written(lake: Open
     assert rows_of(lake) == []
 
 
+@pytest.mark.parametrize("put", WAYS)
+def test_a_day_with_a_time_is_no_text(lake: OpenLake, put: Any) -> None:
+    with lake.transaction() as tx:
+        tx.create("t", pa.schema([("id", pa.int64()), ("s", pa.date32())]))
+    days = pa.array([1, 86_400_001], pa.int64()).view(pa.date64())
+    with pytest.raises(InvalidError, match="whole number of days") as refused, lake.transaction() as tx:
+        put(tx, pa.table({"id": [1, 2], "s": days}))
+    assert refused.value.sqlstate == "42804"
+    assert rows_of(lake) == []
+
+
 # --- what Arrow, Parquet and other readers do not take ----------------------------------------------------------------
 
 
