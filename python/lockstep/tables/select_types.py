@@ -346,15 +346,15 @@ class _Scope:
 
     def _in_pairs(self, node: exp.Expr, one: exp.Expr, *others: exp.Expr) -> Value:
         """Return what it is to compare an operand with others, one by one."""
-        found = self._compared(node, one, *others)
-        operand = self._operand(one)
-        narrowed = [each for each in others if is_narrowed(operand, self._operand(each))]
+        operand, *values = [self._operand(each) for each in (one, *others)]
+        found = self._compared(node, operand, *values)
+        narrowed = [each for each, value in zip(others, values, strict=True) if is_narrowed(operand, value)]
         if any(_is_number(one) and _is_number(each) for each in narrowed):
             raise UnjudgedError(f"compares numbers that are written down in {node.sql('spark'):.100}")
         return found._replace(nullable=found.nullable or bool(narrowed))
 
-    def _compared(self, node: exp.Expr, *parts: exp.Expr) -> Value:
-        values = [self._operand(each) for each in parts]
+    @staticmethod
+    def _compared(node: exp.Expr, *values: Value) -> Value:
         if len(kinds := {kind_of(value, node) for value in values}) != 1:
             raise UnjudgedError(f"compares unlike kinds in {node.sql('spark'):.100}")
         if kinds == {"number"} and not have_common_type(values):
@@ -386,7 +386,7 @@ class _Scope:
 
     def _in(self, node: exp.In) -> Value:
         _only(node, "this", "expressions")
-        return self._compared(node, node.this, *node.expressions)
+        return self._compared(node, *(self._operand(each) for each in (node.this, *node.expressions)))
 
     def _between(self, node: exp.Between) -> Value:
         _only(node, "this", "low", "high")

@@ -46,6 +46,12 @@ def test_expressions_have_the_types_that_spark_finds(tables: OpenLake) -> None:
     assert found == {text: [("c", *expected)] for text, expected in EXPRESSIONS.items()}
 
 
+def test_comparisons_within_one_another_take_no_longer_than_their_texts(tables: OpenLake) -> None:
+    with tables.transaction() as tx:
+        tx.create_view("v", f"SELECT {'(' * 40}o{' = o)' * 40} AS c FROM t")
+    assert fields(definition(tables, "v")) == [("c", "boolean", True)]
+
+
 def test_a_view_is_recorded_as_spark_records_it(tables: OpenLake) -> None:
     with tables.transaction() as tx:
         text = "SELECT id, x AS y2 FROM t;\n"
