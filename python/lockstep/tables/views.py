@@ -95,6 +95,8 @@ class Views:
         if not self._catalog.strip():
             raise InvalidError(f"view {name}: catalog is empty, expected what Spark's sessions call the lake")
         text = query.strip().removesuffix(";").rstrip()
+        if "${" in text:  # which Spark replaces by what the session has set that makes a view, and here nobody would
+            raise UnsupportedError(f"the query of view {name} has a variable (${{…}}) in it; nothing was made")
         tree = _parsed(text, name)
         self._check_names(tree, self._name, name, [name])
         given = None if schema is None else delta_struct(schema)["fields"]

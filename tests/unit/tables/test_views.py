@@ -277,6 +277,8 @@ def test_columns_that_are_not_judged_are_said(tables: OpenLake) -> None:
             tx.create_view("w", "SELECT id % 2 AS c FROM none", schema=pa.schema([("c", pa.int64())]))
         with refused_in(tx, UnsupportedError):
             tx.create_view("w", "SELECT id AS c FROM range(5)", schema=pa.schema([("c", pa.int64())]))
+        with refused_in(tx, UnsupportedError, match="a variable"):
+            tx.create_view("w", "SELECT '${since}' AS c FROM t LIMIT 5", schema=pa.schema([("c", pa.string())]))
     assert fields(definition(tables, "v")) == [("day", "date", True), ("n", "decimal(38,2)", True)]
     assert definition(tables, "v").query_columns == ["day", "n"]
 
