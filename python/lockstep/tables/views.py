@@ -259,7 +259,7 @@ def _parsed(text: str, name: Name) -> exp.Query:
 
     try:
         trees = parse(text, read="spark")
-    except (SqlglotError, RecursionError) as error:
+    except (SqlglotError, RecursionError, ValueError, LookupError) as error:  # it stumbles over some texts
         raise UnsupportedError(
             f"the query of view {name} is not understood here as Spark's SQL, and nothing was made: {error}"
         ) from error

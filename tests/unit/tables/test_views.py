@@ -170,6 +170,8 @@ UNJUDGED = [
     "SELECT id FROM spark_catalog.t",
     "SELECT :p AS c FROM t",
     "SELECT id FROM t WHERE",
+    "SELECT id FROM t $1 AT",
+    "MAP ( PRAGMA",
     f"SELECT id{' + 1' * 2000} AS c FROM t",
 ]
 
