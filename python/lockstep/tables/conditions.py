@@ -109,7 +109,10 @@ def condition(predicate: str | None, types: Mapping[str, DeltaType]) -> str | No
     """
     if predicate is None or (tree := _parsed(predicate)) is None or not is_read(tree):
         return None
-    found = _text(tree, types)
+    try:
+        found = _text(tree, types)
+    except RecursionError:  # of a thousand conditions in a row; of so long a text nobody reads which rows it is about
+        return None
     return None if found is None else found.sql
 
 

@@ -327,7 +327,7 @@ def tables_in(query: str) -> dict[Name, Named]:
 
     try:
         tree = parse_one(query, read="duckdb")
-    except (SqlglotError, RecursionError) as error:
+    except (SqlglotError, RecursionError, ValueError, LookupError) as error:  # it stumbles over some texts
         raise UnsupportedError(
             f"which tables this query names is not understood: write it in other words ({error})"
         ) from error

@@ -19,6 +19,7 @@ from lockstep.tables.spark_types import (
     MAX_DIGITS,
     UnjudgedError,
     Value,
+    are_told_apart,
     cast_type,
     digits_of,
     have_common_type,
@@ -85,8 +86,8 @@ def columns_of(select: exp.Select, read: Callable[[exp.Table], Mapping[str, Valu
 def _check_columns(found: list[tuple[str, Value]], *, is_distinct: bool) -> None:
     seen: set[str] = set()
     for name, value in found:
-        if is_distinct and not isinstance(value.type, str):
-            raise UnjudgedError(f"has DISTINCT, and gives {name}, which is made of other values")
+        if is_distinct and not are_told_apart(value):
+            raise UnjudgedError(f"has DISTINCT, and gives {name}, of the type {value.type!s:.100}")
         if name.lower() in seen:
             raise UnjudgedError(f"gives two columns called {name}")
         if value.type == "void":
@@ -205,8 +206,8 @@ class _Scope:
 
         if not isinstance(node, exp.Column):
             raise UnjudgedError(f"is grouped by {node.sql('spark'):.100}, which is no column")
-        if not isinstance(self._column(node).type, str):
-            raise UnjudgedError(f"is grouped by {node.sql('spark'):.100}, which is made of other values")
+        if not are_told_apart(value := self._column(node)):
+            raise UnjudgedError(f"is grouped by {node.sql('spark'):.100}, of the type {value.type!s:.100}")
         return self._place(node)
 
     def projected(self, node: exp.Expr, keys: list[str] | None) -> list[tuple[str, Value]]:
@@ -346,15 +347,15 @@ class _Scope:
 
     def _in_pairs(self, node: exp.Expr, one: exp.Expr, *others: exp.Expr) -> Value:
         """Return what it is to compare an operand with others, one by one."""
-        found = self._compared(node, one, *others)
-        operand = self._operand(one)
-        narrowed = [each for each in others if is_narrowed(operand, self._operand(each))]
+        operand, *values = [self._operand(each) for each in (one, *others)]
+        found = self._compared(node, operand, *values)
+        narrowed = [each for each, value in zip(others, values, strict=True) if is_narrowed(operand, value)]
         if any(_is_number(one) and _is_number(each) for each in narrowed):
             raise UnjudgedError(f"compares numbers that are written down in {node.sql('spark'):.100}")
         return found._replace(nullable=found.nullable or bool(narrowed))
 
-    def _compared(self, node: exp.Expr, *parts: exp.Expr) -> Value:
-        values = [self._operand(each) for each in parts]
+    @staticmethod
+    def _compared(node: exp.Expr, *values: Value) -> Value:
         if len(kinds := {kind_of(value, node) for value in values}) != 1:
             raise UnjudgedError(f"compares unlike kinds in {node.sql('spark'):.100}")
         if kinds == {"number"} and not have_common_type(values):
@@ -386,7 +387,7 @@ class _Scope:
 
     def _in(self, node: exp.In) -> Value:
         _only(node, "this", "expressions")
-        return self._compared(node, node.this, *node.expressions)
+        return self._compared(node, *(self._operand(each) for each in (node.this, *node.expressions)))
 
     def _between(self, node: exp.Between) -> Value:
         _only(node, "this", "low", "high")
@@ -417,8 +418,8 @@ class _Scope:
     @staticmethod
     def _alike(node: exp.Expr, values: list[Value], is_null: Callable[[Iterable[bool]], bool]) -> Value:
         types = {str(value.type) for value in values if value.type != "void"}
-        if len(types) != 1 or not isinstance(values[0].type, str):
-            raise UnjudgedError(f"has {node.sql('spark'):.100}, whose values are of several types")
+        if len(types) != 1 or not all(isinstance(value.type, str) for value in values):
+            raise UnjudgedError(f"has {node.sql('spark'):.100}, whose values are of several types, or made of others")
         return Value(types.pop(), is_null(value.nullable for value in values))
 
     def _cast(self, node: exp.Cast) -> Value:
@@ -457,7 +458,7 @@ class _Scope:
             _only(node.this, "expressions")
             if len(node.this.expressions) != 1:
                 raise UnjudgedError(f"has {node.sql('spark'):.100}, of several columns")
-            if not isinstance((value := self.value(node.this.expressions[0])).type, str):
+            if not are_told_apart(value := self.value(node.this.expressions[0])):
                 raise UnjudgedError(f"has {node.sql('spark'):.100}, of the type {value.type!s:.100}")
         elif not isinstance(node.this, exp.Star):
             self.value(node.this)

@@ -34,6 +34,9 @@ MAX_DIGITS = 38
 _OF_WHOLE = 20
 """So many digits a whole number counts for beside a decimal: to Spark, in some places, whatever the literal says."""
 
+_MAX_CHARACTERS = 2**20
+"""Of what a condition becomes: IN and BETWEEN say again and again what they are asked of."""
+
 _SPARK_TYPES = {
     **{name: name for name in ("string", "date", "boolean", "double", "float", "timestamp")},
     **dict.fromkeys(("bigint", "long"), "long"),
@@ -129,6 +132,7 @@ class _Translation:
 
     def __init__(self, types: Mapping[str, DeltaType]) -> None:
         self._types = types
+        self._known: dict[int, tuple[Node, Typed | None]] = {}
         self._by_kind: Mapping[str, Callable[[Node], Typed | None]] = {
             "or": self._connected,
             "and": self._connected,
@@ -149,7 +153,12 @@ class _Translation:
         }
 
     def of(self, tree: Node) -> Typed | None:
-        return self._by_kind[tree.kind](tree)
+        """Return what a part is; each is looked at once, however often it is asked for."""
+        if (known := self._known.get(id(tree))) is None:
+            found = self._by_kind[tree.kind](tree)
+            fits = found is not None and len(found.sql) <= _MAX_CHARACTERS
+            known = self._known[id(tree)] = tree, found if fits else None
+        return known[1]
 
     def _all_of(self, parts: tuple[Node, ...]) -> list[Typed] | None:
         found = [each for each in map(self.of, parts) if each is not None]

@@ -19,6 +19,7 @@ _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 MAX_DIGITS = 38
 _ORDERED = frozenset({*INTEGERS, "float", "double", "string", "date", "timestamp", "timestamp_ntz", "boolean"})
+_TOLD_APART = _ORDERED | {"binary", "void"}
 _CAST_TO = {
     "TINYINT": "byte",
     "SMALLINT": "short",
@@ -75,6 +76,11 @@ def kind_of(value: Value, node: exp.Expr) -> str:
     if not isinstance(type_, str) or not (type_ in _ORDERED or DECIMAL.fullmatch(type_)):
         raise UnjudgedError(f"compares {type_!s:.100} in {node.sql('spark'):.100}")
     return "number" if DECIMAL.fullmatch(type_) or type_ in (*INTEGERS, "float", "double") else type_
+
+
+def are_told_apart(value: Value) -> bool:
+    """Tell whether rows can be grouped by values; by structs some can be too, and by variants none."""
+    return isinstance(value.type, str) and (value.type in _TOLD_APART or DECIMAL.fullmatch(value.type) is not None)
 
 
 def have_common_type(values: Iterable[Value]) -> bool:

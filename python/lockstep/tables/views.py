@@ -12,7 +12,7 @@ What a view names must be there when it is made, and so must what views among th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -95,6 +95,8 @@ class Views:
         if not self._catalog.strip():
             raise InvalidError(f"view {name}: catalog is empty, expected what Spark's sessions call the lake")
         text = query.strip().removesuffix(";").rstrip()
+        if "${" in text:  # which Spark replaces by what the session has set that makes a view, and here nobody would
+            raise UnsupportedError(f"the query of view {name} has a variable (${{…}}) in it; nothing was made")
         tree = _parsed(text, name)
         self._check_names(tree, self._name, name, [name])
         given = None if schema is None else delta_struct(schema)["fields"]
@@ -251,13 +253,13 @@ def _plain_field(field: Mapping[str, Any], what: str) -> dict[str, Any]:
     return {**field, "type": _plain(field["type"], what), "metadata": {}}
 
 
-def _parsed(text: str, name: Name) -> exp.Expr:
+def _parsed(text: str, name: Name) -> exp.Query:
     from sqlglot import exp, parse
     from sqlglot.errors import SqlglotError
 
     try:
         trees = parse(text, read="spark")
-    except (SqlglotError, RecursionError) as error:
+    except (SqlglotError, RecursionError, ValueError, LookupError) as error:  # it stumbles over some texts
         raise UnsupportedError(
             f"the query of view {name} is not understood here as Spark's SQL, and nothing was made: {error}"
         ) from error
@@ -285,15 +287,36 @@ def _tables(tree: exp.Expr) -> Iterator[exp.Table]:
             yield table
 
 
-def _check_named(tree: exp.Expr, names: list[str], view: Name) -> None:
+def _check_named(tree: exp.Query, names: list[str], view: Name) -> None:
     """Raise unless the columns of a query have these names, as it says itself."""
-    found = tree.named_selects if hasattr(tree, "named_selects") else []
-    if "*" in found or list(found) != names or any(not name for name in found):
+    found = _names_of(tree)
+    if "*" in found or found != names or "" in found:
         raise InvalidError(
             f"view {view}: schema has the columns {', '.join(names)}, and its query says {', '.join(found)}: give each "
             "its name there, with AS; nothing was made",
             sqlstate=WRONG_SCHEMA,
         )
+
+
+def _names_of(tree: exp.Query) -> list[str]:
+    """Return what Spark calls the columns of a query; an empty text where it has no name for one but what it says."""
+    from sqlglot import exp
+
+    sources = {each.alias_or_name.lower() for each in tree.find_all(exp.Table, exp.Subquery, exp.UDTF)}
+    return [_name_of(each.unnest(), sources) for each in tree.selects]
+
+
+def _name_of(node: exp.Expr, sources: Collection[str]) -> str:
+    from sqlglot import exp
+
+    if isinstance(node, exp.Cast):  # to Spark it has the name of a column, and not that of a field
+        cast = node.this.unnest()
+        is_column = isinstance(cast, exp.Column) and (not cast.table or cast.table.lower() in sources)
+        return cast.name if is_column else ""
+    is_field = isinstance(node, exp.Dot) and not node.find(exp.Func, exp.Bracket, exp.Subquery)
+    is_text = isinstance(node, exp.Literal) and node.is_string
+    has_name = isinstance(node, exp.Alias | exp.Column | exp.Star) or is_field or is_text
+    return node.output_name if has_name else ""
 
 
 def _bare(field: Mapping[str, Any]) -> tuple[str, Any]:

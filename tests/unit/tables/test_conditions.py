@@ -45,6 +45,12 @@ def test_conditions(predicate: str | None, said: str | None) -> None:
     assert condition(predicate, TYPES) == said
 
 
+@pytest.mark.parametrize("word", ["AND", "OR"])
+def test_of_thousands_of_conditions_in_a_row_it_is_not_asked_which_rows_they_are_about(word: str) -> None:
+    predicate = f" {word} ".join(f"id <> {number}" for number in range(3000))
+    assert condition(checked(predicate), TYPES) is None
+
+
 @pytest.mark.parametrize("predicate", ["", "id =", "id = 1; DROP TABLE t", "SELECT 1 FROM t"])
 def test_what_is_no_predicate(predicate: str) -> None:
     with pytest.raises(InvalidError):

@@ -25,6 +25,15 @@ def test_what_is_not(text: str) -> None:
     assert condition_in_duckdb(text, TYPES) is None
 
 
+@pytest.mark.parametrize("more", ["IN (b, b2)", "BETWEEN b AND b2", "= b"])
+def test_conditions_within_conditions_take_no_longer_than_their_texts(more: str) -> None:
+    text = "b"
+    for _ in range(60):
+        text = f"({text}) {more}"
+    sql = condition_in_duckdb(text, TYPES)
+    assert (sql is not None) == (more == "= b"), "of IN and BETWEEN each says twice what it is asked of"
+
+
 @pytest.mark.parametrize(
     ("text", "type_", "expected"),
     [

@@ -11,11 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lockstep.delta.snapshot import read_snapshot
 from lockstep.errors import ConflictError, DuplicateError, InvalidError, LockstepError, UndefinedError, UnsupportedError
+from lockstep.tables.layout import with_features
 from lockstep.tables.opened import OpenLake
 from lockstep.tables.transaction import LakeTransaction
 from lockstep.timeline.entry import Name, ViewDefinition
-from tests.support.lakes import named
+from tests.support.lakes import named, stage
 from tests.support.refused import refused_in
 from tests.support.view_queries import COLUMNS, EXPRESSIONS, NO_SPARK, QUERIES
 
@@ -44,6 +46,12 @@ def test_expressions_have_the_types_that_spark_finds(tables: OpenLake) -> None:
             tx.create_view(f"v{number}", f"SELECT {expression} AS c FROM t")
     found = {text: fields(definition(tables, f"v{number}")) for number, text in enumerate(EXPRESSIONS)}
     assert found == {text: [("c", *expected)] for text, expected in EXPRESSIONS.items()}
+
+
+def test_comparisons_within_one_another_take_no_longer_than_their_texts(tables: OpenLake) -> None:
+    with tables.transaction() as tx:
+        tx.create_view("v", f"SELECT {'(' * 40}o{' = o)' * 40} AS c FROM t")
+    assert fields(definition(tables, "v")) == [("c", "boolean", True)]
 
 
 def test_a_view_is_recorded_as_spark_records_it(tables: OpenLake) -> None:
@@ -105,6 +113,9 @@ UNJUDGED = [
     "SELECT st.a AS c FROM t",
     "SELECT ar[0] AS c FROM t",
     "SELECT coalesce(i, id) AS c FROM t",
+    "SELECT coalesce(NULL, st) AS c FROM t",
+    "SELECT nvl(NULL, ar) AS c FROM t",
+    "SELECT CASE WHEN o THEN NULL ELSE m END AS c FROM t",
     "SELECT CASE i WHEN 1 THEN 2 END AS c FROM t",
     "SELECT sum(x) AS c FROM t",
     "SELECT max(st) AS c FROM t",
@@ -159,6 +170,8 @@ UNJUDGED = [
     "SELECT id FROM spark_catalog.t",
     "SELECT :p AS c FROM t",
     "SELECT id FROM t WHERE",
+    "SELECT id FROM t $1 AT",
+    "MAP ( PRAGMA",
     f"SELECT id{' + 1' * 2000} AS c FROM t",
 ]
 
@@ -266,8 +279,64 @@ def test_columns_that_are_not_judged_are_said(tables: OpenLake) -> None:
             tx.create_view("w", "SELECT id % 2 AS c FROM none", schema=pa.schema([("c", pa.int64())]))
         with refused_in(tx, UnsupportedError):
             tx.create_view("w", "SELECT id AS c FROM range(5)", schema=pa.schema([("c", pa.int64())]))
+        with refused_in(tx, UnsupportedError, match="a variable"):
+            tx.create_view("w", "SELECT '${since}' AS c FROM t LIMIT 5", schema=pa.schema([("c", pa.string())]))
     assert fields(definition(tables, "v")) == [("day", "date", True), ("n", "decimal(38,2)", True)]
     assert definition(tables, "v").query_columns == ["day", "n"]
+
+
+def test_what_spark_tells_apart_in_no_query_is_not_grouped_by(tables: OpenLake) -> None:
+    table = tables.catalog.database().tables[named("t")]
+    before = read_snapshot(tables.catalog.lake.storage, table.location, table.version)
+    schema = json.loads(before.metadata["schemaString"])
+    schema["fields"].append({"name": "v", "type": "variant", "nullable": True, "metadata": {}})
+    core = tables.catalog.begin()
+    protocol = {"protocol": with_features(before.protocol, {"variantType"})}
+    metadata = {"metaData": {**before.metadata, "schemaString": json.dumps(schema)}}
+    stage(tables.catalog, core, "t", protocol, metadata, operation="ADD COLUMNS")
+    tables.catalog.commit(core)
+    with tables.transaction() as tx:
+        tx.create_view("w", "SELECT v, v IS NULL AS n FROM t")
+        for query in ("DISTINCT v FROM t", "count(*) AS n FROM t GROUP BY v", "count(DISTINCT v) AS n FROM t"):
+            with refused_in(tx, UnsupportedError):
+                tx.create_view("none", f"SELECT {query}")
+    assert fields(definition(tables, "w")) == [("v", "variant", True), ("n", "boolean", False)]
+
+
+UNNAMED = {
+    "st['a']": "a",
+    "CAST(st.a AS STRING)": "a",
+    "CAST(CAST(y AS STRING) AS INT)": "y",
+    "CAST('a' AS INT)": "a",
+    "DATE '2020-01-01'": "2020-01-01",
+    "named_struct('a', i).a": "a",
+    "ar[0]": "0",
+}
+"""What has no name of its own, though other dialects give it this one: Spark calls it by the whole expression."""
+
+NAMED = {
+    "x": "x",
+    "(t.x)": "x",
+    "st.a": "a",
+    "t.st.a": "a",
+    "x `other`": "other",
+    "CAST(t.x AS INT)": "x",
+    "CAST((x) AS INT)": "x",
+    "CAST(l.c AS STRING)": "c",
+    "x::INT": "x",
+    "'a'": "a",
+}
+
+
+def test_columns_that_are_said_have_the_names_that_spark_gives_them(tables: OpenLake) -> None:
+    with tables.transaction() as tx:
+        for expression, name in UNNAMED.items():
+            with refused_in(tx, InvalidError, match="give each its name there, with AS"):
+                tx.create_view("v", f"SELECT {expression} FROM t LIMIT 5", schema=pa.schema([(name, pa.string())]))
+        for number, (expression, name) in enumerate(NAMED.items()):
+            query = f"SELECT {expression} FROM t LATERAL VIEW explode(ar) l AS c LIMIT 5"
+            tx.create_view(f"v{number}", query, schema=pa.schema([(name, pa.string())]))
+        assert len(tx.views) == len(NAMED)
 
 
 def test_a_view_goes_with_its_transaction(tables: OpenLake) -> None:
