@@ -13,7 +13,7 @@ from lockstep.delta.actions import Action, bodies, logical_file, render
 from lockstep.delta.combine.going_back import going_back, why_not
 from lockstep.delta.log import LOG, commit_path, log_files, staging_folder
 from lockstep.delta.snapshot import Snapshot, read_snapshot
-from lockstep.errors import ConflictError, DuplicateError, ForeignCommitError, InvalidError, LockstepError
+from lockstep.errors import ConflictError, DuplicateError, ForeignCommitError, InvalidError
 from lockstep.lake.verify import verify
 from lockstep.recovery.changes import undrop
 from lockstep.recovery.choices import choices
@@ -293,11 +293,14 @@ def test_a_large_commit_that_is_still_staged_is_kept(store: FaultyStorage) -> No
     assert files_after(catalog, "ours") == {"ours"}
 
 
-def test_files_that_are_gone_refuse_ours(store: FaultyStorage) -> None:
-    """A plain writer's VACUUM took them: the table would name what nobody can read."""
-    catalog = diverged(store, "in conflict")
+@pytest.mark.parametrize("case", CASES)
+def test_files_that_are_gone_refuse_ours(store: FaultyStorage, case: str) -> None:
+    """A plain writer's VACUUM took them: the table would name what nobody can read. A dry run says so."""
+    catalog = diverged(store, case)
     store.inner.delete(f"{location(catalog, 't')}/ours")
-    with pytest.raises(LockstepError, match="ours"):
+    ours, *_ = choices(catalog.lake, divergence(catalog.lake, named("t")))
+    assert "/ours is gone, a file that it had" in (ours.refused or "")
+    with pytest.raises(InvalidError, match=r"ours cannot be kept, for .*/ours is gone"):
         settled(catalog, "ours")
     assert files_after(catalog, "theirs") == HELD["theirs"]
 
