@@ -62,10 +62,10 @@ def _ours(lake: Lake, found: Divergence, damaged: str | None) -> Choice:
 
 
 def _theirs(lake: Lake, found: Divergence, damaged: str | None) -> Choice:  # noqa: ARG001 - one of several
-    lost = {version: data for version, data in found.ours.items() if version not in found.same}
-    counts = UNKNOWN_COUNTS if found.gone else _counts([*lost.values()])
+    lost = tuple(version for version in range(found.common + 1, found.table.version + 1) if version not in found.same)
+    counts = UNKNOWN_COUNTS if found.gone else _counts([found.ours[version] for version in lost])
     refused = None if found.is_ahead else damaged or _why_not(partial(check_end, found))
-    return Choice("theirs", tuple(lost), counts, refused)
+    return Choice("theirs", lost, counts, refused)
 
 
 def _both(lake: Lake, found: Divergence, damaged: str | None) -> Choice:

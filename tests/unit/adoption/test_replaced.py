@@ -10,9 +10,13 @@ import pytest
 from lockstep.adoption.adopt import Wanted, look
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.log import LOG
-from lockstep.errors import CorruptTimelineError, ForeignCommitError
+from lockstep.errors import CorruptTimelineError, ForeignCommitError, InvalidError
 from lockstep.lake.verify import verify
+from lockstep.recovery.divergence import divergence
+from lockstep.recovery.settle import Side, settle
 from lockstep.timeline.entry import ADOPTION_FORMAT, INLINE_BYTES
+from lockstep.timeline.expiry import expire
+from lockstep.timeline.segment import list_segments
 from tests.support.adopting import adopted, plain_table
 from tests.support.lakes import add, append, create, files, foreign, large, location, named, open_catalog, stage
 
@@ -127,3 +131,32 @@ def test_a_table_whose_last_commit_is_not_whole_is_not_adopted(
         shutil.copy(root / location(catalog, "b") / LOG / f"{0:020d}.crc", place / LOG / f"{1:020d}.crc")
     [found] = look(catalog.lake, catalog.database(), [Wanted(named("t"), str(place))])
     assert torn.name in (found.reason or "")
+
+
+@pytest.mark.parametrize("has_history", [True, False])
+@pytest.mark.parametrize("ids", [(3, 4), (3, 4, 5)], ids=["as many versions", "more versions"])
+def test_another_table_is_not_settled_as_the_one_that_was_there_though_the_adoption_has_expired(
+    catalog: TransactionalCatalog, folder: Path, ids: tuple[int, ...], *, has_history: bool
+) -> None:
+    """The table knows its newest commit by its digest, and what was there is nowhere else."""
+    for number in range(3):
+        append(catalog, "b", f"b{number}")
+    catalog.lake.upkeep.settle()
+    expire(catalog.timeline, first_kept=catalog.timeline.head.version - 1, wait=lambda: None)
+    if not has_history:
+        for segment in list_segments(catalog.lake.storage):
+            catalog.lake.storage.delete(segment.path)
+    replaced_by(folder, *ids)
+    other = reopened(catalog)
+    found = divergence(other.lake, named("orders"))
+    assert (found.common, found.newest, found.is_ahead) == (-1, len(ids) - 1, False)
+    with pytest.raises(InvalidError, match="ours cannot be kept, for what lay in the folder"):
+        settled_as("ours", other)
+    settled_as("theirs", other)
+    assert len(files(reopened(catalog), "orders")) == len(ids)
+    assert not verify(catalog.lake.storage, other.timeline).differences
+
+
+def settled_as(keep: Side, catalog: TransactionalCatalog) -> None:
+    found = divergence(catalog.lake, named("orders"))
+    settle(catalog.lake, found, keep, lambda do: catalog.run(do).version)

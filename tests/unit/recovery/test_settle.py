@@ -20,6 +20,7 @@ from lockstep.recovery.choices import choices
 from lockstep.recovery.divergence import divergence
 from lockstep.recovery.settle import Side, settle, side_of
 from lockstep.storage.outside import open_reaching
+from lockstep.timeline.expiry import expire
 from lockstep.timeline.files import entry_path
 from lockstep.timeline.hint import HINT
 from tests.support.adopting import adopted, released
@@ -144,6 +145,34 @@ def test_a_commit_that_was_moved_long_ago_is_the_same_on_both_sides(
     store.put(commit_path(location(catalog, "t"), 3), render([add("over")]))
     found = divergence(open_catalog(store).lake, named("t"))
     assert (found.common, [*found.ours], found.gone) == (2, [3], "")
+
+
+def test_a_log_that_was_set_back_behind_what_has_expired_is_compared_with_the_history(store: FaultyStorage) -> None:
+    """What has expired is nowhere else, so nobody can keep ours: a commit of theirs is not taken for one of them."""
+    catalog = open_catalog(store)
+    create(catalog, "t", "u", files=["p"])
+    append(catalog, "t", "expired")
+    second = append(catalog, "t", "second")
+    append(catalog, "t", "third")
+    catalog.lake.upkeep.settle()
+    expire(catalog.timeline, first_kept=second, wait=lambda: None)
+    for version in (1, 2, 3):
+        store.inner.delete(commit_path(location(catalog, "t"), version))
+    put_foreign(catalog, 1, add("theirs"))
+    other = open_catalog(store.inner)
+    with pytest.raises(ForeignCommitError, match="wrote over version 1"):
+        files(other, "t")
+    found = divergence(other.lake, named("t"))
+    assert (found.common, [*found.ours], found.same) == (0, [2, 3], frozenset())
+    assert found.gone.startswith("version 1, which was too large for its entry, was in one that has expired")
+    ours, theirs, _ = choices(other.lake, found)
+    assert (ours.lost_versions, theirs.lost_versions) == ((1,), (1, 2, 3))
+    with pytest.raises(InvalidError, match="ours cannot be kept, for version 1"):
+        settled(other, "ours")
+    for number in (2, 3):
+        put_foreign(catalog, number, add(f"theirs{number}"))
+    settled(other, "theirs")
+    assert files(other, "t") == {"p", "theirs", "theirs2", "theirs3"}
 
 
 @pytest.mark.parametrize("keep", SIDES)
