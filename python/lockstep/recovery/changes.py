@@ -16,7 +16,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from lockstep.adoption.adopt import check_held, hold
-from lockstep.delta.log import commit_path, was_published
+from lockstep.delta.log import commit_path, digest, was_published
 from lockstep.delta.publish import contents
 from lockstep.errors import ExpiredError, ForeignCommitError, InvalidError, MissingFilesError, UndefinedError
 from lockstep.lake import snapshots
@@ -248,6 +248,9 @@ def _check_log(lake: Lake, table: Table) -> None:
             f"table {table.name} cannot come back: its log does not reach version {table.version} any more, "
             f"{commit_path(table.location, table.version)} is gone. Nothing was changed"
         )
+    if table.digest:
+        _check_foreign_end(lake, table)
+        return
     first_kept = lake.timeline.head.expired.first_kept
     for entry in lake.timeline.newest_first(min(first_kept - 1, table.since), table.since):
         for write in entry.writes:
@@ -261,6 +264,18 @@ def _check_log(lake: Lake, table: Table) -> None:
                         raise _taken_by_another(table, path, entry)
             return
     _check_expired_end(lake, table, through=min(first_kept - 1, table.since))
+
+
+def _check_foreign_end(lake: Lake, table: Table) -> None:
+    """Raise ForeignCommitError if a dropped table's log does not end with the plain Delta writer's commit it is to."""
+    path = commit_path(table.location, table.version)
+    if (data := lake.storage.get(path)) is not None and digest(data) != table.digest:
+        raise ForeignCommitError(
+            f"table {table.name} cannot come back: {path} is not the commit that the lake knows as version "
+            f"{table.version}: another table lies in this folder now, or an older copy of it, or a plain Delta writer "
+            "wrote over that version. Nothing was changed. Put back what was there, if you have it; or adopt what is "
+            "there now"
+        )
 
 
 def _check_expired_end(lake: Lake, table: Table, *, through: int) -> None:
