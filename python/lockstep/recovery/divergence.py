@@ -135,23 +135,32 @@ def _common(lowest: _Span, older: list[_Span]) -> int:
 def _batches(lake: Lake, table: Table) -> Iterator[list[Entry]]:
     """Yield the entries that wrote a table, or took it in, and have not expired, newest first, some at a time."""
     first_kept = lake.timeline.head.expired.first_kept
-    yield from _about(table, lake.timeline.newest_first(first_kept - 1, max(table.since, first_kept - 1)))
+    entries = lake.timeline.newest_first(first_kept - 1, max(table.since, first_kept - 1))
+    yield from _about(table, islice(entries, COMPARED))
 
 
 def _of_history(lake: Lake, table: Table, log: LogFiles, spans: list[_Span]) -> list[_Span]:
-    """Compare what has expired, down to where the log has the same; nothing, if that was found already.
+    """Compare what came before `_batches`, down to where the log has the same; nothing, if that was found already.
 
-    The history has no commits, but says who made each: so ours are told from any other.
+    So of a log that was set back it is known what those of ours that differ were ratified behind, however long ago that
+    was. The history has no commits, but says who made each: so ours are told from any other.
     """
     found: list[_Span] = []
     if _tells(sorted(spans, key=attrgetter("first"))[:1]):
         return found
-    through = min(lake.timeline.head.expired.first_kept - 1, table.since)
+    through = min(max(lake.timeline.head.expired.first_kept - 1, table.since - COMPARED), table.since)
     for entries in _about(table, lake.timeline.past(through=through)):
         found += _compared(lake, table, log, entries)
-        if _tells(found):
+        if _tells(found) or any(map(partial(_begins, table), entries)):
             break
     return found
+
+
+def _begins(table: Table, entry: Entry) -> bool:
+    """Tell whether an entry made a table, or took it in: nothing before it is of the table."""
+    return any(
+        ddl.id == table.id and ddl.action == "create" and (ddl.adopted or ddl.version is None) for ddl in entry.tables
+    )
 
 
 def _tells(spans: Iterable[_Span]) -> bool:
@@ -160,10 +169,10 @@ def _tells(spans: Iterable[_Span]) -> bool:
 
 
 def _about(table: Table, entries: Iterator[Entry]) -> Iterator[list[Entry]]:
-    """Yield those of the newest entries that wrote a table, or took it in, some at a time."""
+    """Yield those entries that wrote a table, or took it in, some at a time."""
     about = (
         entry
-        for entry in islice(entries, COMPARED)
+        for entry in entries
         if any(write.id == table.id for write in entry.writes) or any(ddl.id == table.id for ddl in entry.tables)
     )
     while some := list(islice(about, AT_ONCE)):
@@ -243,7 +252,7 @@ def _ours(lake: Lake, table: Table, wanted: range) -> tuple[dict[int, bytes], st
             break
     ours = {version: ours[version] for version in sorted(ours) if version in wanted}
     if missing := [version for version in wanted if version not in ours]:
-        what = "which was too large for its entry, was in one that has expired, or is another writer's"
+        what = "which was too large for its entry, is too old or has expired, or is another writer's"
         return ours, f"version {missing[0]}, {what}, is nowhere else"
     return ours, ""
 

@@ -147,15 +147,21 @@ def test_a_commit_that_was_moved_long_ago_is_the_same_on_both_sides(
     assert (found.common, [*found.ours], found.gone) == (2, [3], "")
 
 
-def test_a_log_that_was_set_back_behind_what_has_expired_is_compared_with_the_history(store: FaultyStorage) -> None:
+@pytest.mark.parametrize("has_expired", [True, False], ids=["expired", "long ago"])
+def test_a_log_that_was_set_back_is_compared_with_what_the_history_says_of_long_ago(
+    store: FaultyStorage, monkeypatch: pytest.MonkeyPatch, *, has_expired: bool
+) -> None:
     """What has expired is nowhere else, so nobody can keep ours: a commit of theirs is not taken for one of them."""
+    if not has_expired:
+        monkeypatch.setattr("lockstep.recovery.divergence.COMPARED", 2)
     catalog = open_catalog(store)
     create(catalog, "t", "u", files=["p"])
     append(catalog, "t", "expired")
     second = append(catalog, "t", "second")
     append(catalog, "t", "third")
     catalog.lake.upkeep.settle()
-    expire(catalog.timeline, first_kept=second, wait=lambda: None)
+    if has_expired:
+        expire(catalog.timeline, first_kept=second, wait=lambda: None)
     for version in (1, 2, 3):
         store.inner.delete(commit_path(location(catalog, "t"), version))
     put_foreign(catalog, 1, add("theirs"))
@@ -164,7 +170,7 @@ def test_a_log_that_was_set_back_behind_what_has_expired_is_compared_with_the_hi
         files(other, "t")
     found = divergence(other.lake, named("t"))
     assert (found.common, [*found.ours], found.same) == (0, [2, 3], frozenset())
-    assert found.gone.startswith("version 1, which was too large for its entry, was in one that has expired")
+    assert found.gone.startswith("version 1, which was too large for its entry, is too old or has expired")
     ours, theirs, _ = choices(other.lake, found)
     assert (ours.lost_versions, theirs.lost_versions) == ((1,), (1, 2, 3))
     with pytest.raises(InvalidError, match="ours cannot be kept, for version 1"):
