@@ -15,6 +15,7 @@ from lockstep.delta.combine.going_back import (
     restored,
     taken_out,
     what_is_same,
+    why_not,
     why_not_restored,
     why_not_taken_out,
 )
@@ -74,6 +75,16 @@ def test_why_no_commit_restores_a_table(case: str) -> None:
     wanted, there, expected = WHY_NOT[case]
     reason = why_not_restored(wanted, there)
     assert reason is None if expected is None else expected in (reason or "")
+
+
+@pytest.mark.parametrize("since", [{}, {"delta.inCommitTimestampEnablementVersion": "3"}])
+def test_no_commit_brings_back_times_of_commits_that_some_in_between_lack(since: dict[str, str]) -> None:
+    """Delta finds no version by a time any more where one that is to say its time does not."""
+    with_times, without = state(properties={"delta.enableInCommitTimestamps": "true", **since}), state()
+    for wanted, there in ((with_times, without), (without, with_times)):
+        assert "in-commit timestamps" in (why_not(wanted, there) or "")
+    assert why_not(with_times, with_times) is None
+    assert why_not(without, state(properties={"mine": "1"})) is None
 
 
 def test_the_commit_is_of_files_and_metadata_and_leaves_the_rest() -> None:

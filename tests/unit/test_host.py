@@ -11,6 +11,7 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.commit.announce import FOLDER as ANNOUNCED
+from lockstep.delta.actions import render
 from lockstep.delta.log import commit_path, staged_path
 from lockstep.errors import InvalidError
 from lockstep.settings import at
@@ -229,6 +230,22 @@ def test_a_version_that_was_refused_as_too_new_stays_so(one: Client, elsewhere: 
     foreign(elsewhere, "a", 1, add("y"))
     one.resolve("a")
     assert one.refused(op, namespace=[], table="b", **then)[0] == "22023"
+
+
+@pytest.mark.parametrize("op", ["resolve", "version_then"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_version_that_was_written_over_is_neither_read_nor_restored(
+    one: Client, elsewhere: TransactionalCatalog, op: str, *, inside: bool
+) -> None:
+    """`version_then` is what RESTORE TABLE and a clone as of a version of the database ask. The newest is as it was."""
+    then, _ = append(elsewhere, "a", "x"), append(elsewhere, "a", "y")
+    elsewhere.lake.upkeep.settle()
+    elsewhere.lake.storage.put(commit_path(location(elsewhere, "a"), 1), render([{"commitInfo": {}}]))
+    if inside:
+        one.begin()
+    asked: dict[str, Any] = {"version": f"@{then}", "use": "pinned"} if op == "resolve" else {"version": then}
+    assert one.refused(op, namespace=[], table="a", **asked)[:2] == ("40002", "LOCKSTEP_FOREIGN_COMMIT")
+    assert one.resolve("a")["version"] == 2
 
 
 def test_an_error_with_half_an_emoji_is_an_answer() -> None:

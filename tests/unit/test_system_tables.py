@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -24,13 +25,15 @@ from lockstep.system.tables import TABLES
 from lockstep.timeline.checkpoint import Checkpoints
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Entry, Table
+from lockstep.timeline.expiry import expire
 from lockstep.timeline.files import FOLDER, File, encode, version_in
 from lockstep.timeline.hint import Hint, write_hint
 from lockstep.timeline.log import Timeline
+from lockstep.timeline.segment import list_segments
 from lockstep.timeline.state import State as TimelineState
 from lockstep.transactions.state import State
 from tests.support import histories
-from tests.support.checkpoints import requests
+from tests.support.checkpoints import long_history, requests, stored
 from tests.support.client import Client
 from tests.support.entries import T0, entry
 from tests.support.faulty import FaultyStorage
@@ -461,3 +464,30 @@ def test_a_namespace_is_listed_without_the_others(
     assert {row[0] for row in whole(scope, "tables", "name", filters=filters)} == {"a", "b"}
     assert {table.name.table for table in listed(scope, filters, None).tables} == {"a", "b"}
     assert whole(scope, "tables", "name", filters=[asked("namespace", "=", "nowhere")]) == []
+
+
+@pytest.mark.parametrize(
+    ("op", "holds"),
+    [("=", operator.eq), ("<", operator.lt), ("<=", operator.le), (">", operator.gt), (">=", operator.ge)],
+)
+def test_versions_are_found_by_their_time_though_a_part_of_the_history_is_lost(
+    monkeypatch: pytest.MonkeyPatch, op: str, holds: Callable[[int, int], bool]
+) -> None:
+    """What is older than the lost part is there."""
+    for module in ("segment", "past", "known", "log"):
+        monkeypatch.setattr(f"lockstep.timeline.{module}.SEGMENT_VERSIONS", 10)
+    entries = long_history(45)
+    store = stored(entries)
+    timeline = Timeline.open(store)
+    timeline.mark_published(timeline.head.version)
+    timeline.write_segments(39, at_most=4)
+    expire(timeline, first_kept=40, wait=lambda: None)
+    store.inner.delete(list_segments(store)[2].path)
+    lake = Lake(store, Timeline.open(store), clock=lambda: T0, new_id=lambda: "x")
+    scope = Scope(lake, lake.timeline.head)
+    there = [version for [version] in whole(scope, "history", "version")]
+    assert there == [*range(20), *range(30, 47)]
+    for version, each in enumerate(entries):
+        filters = [asked("committed_at", op, micros(each.committed_at))]
+        found = [number for [number] in whole(scope, "history", "version", filters=filters)]
+        assert found == [number for number in there if holds(number, version)], version

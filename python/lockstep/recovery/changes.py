@@ -10,16 +10,17 @@ call a table unchanged that they have written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from msgspec import structs
 
 from lockstep.adoption.adopt import check_held, hold
-from lockstep.delta.log import commit_path, was_published
+from lockstep.delta.log import commit_path, digest, was_published
 from lockstep.delta.publish import contents
 from lockstep.errors import ExpiredError, ForeignCommitError, InvalidError, MissingFilesError, UndefinedError
 from lockstep.lake import snapshots
+from lockstep.lake.kept_states import told_at
 from lockstep.lake.known_commits import is_of
 from lockstep.lake.lake import Lake
 from lockstep.recovery.dropped import find_dropped, last_state, last_states
@@ -188,6 +189,7 @@ def revert(
         assert old is not None, "it was not made"
         assert new is not None, "nor dropped"
         assert now is not None, "nor dropped since"
+        _check_told(lake, [old, new])
         restores.append(TableRestore(now.name, old.version, through=new.version))
     rest = replace(touched, ids=touched.ids - later.appended)
     return [*restores, *_restore(lake, tx, before, rest, dry_run=dry_run)]
@@ -214,6 +216,7 @@ def _restore(lake: Lake, tx: Transaction, then: Database, selection: Selection, 
 
     def take_back(names: Names) -> list[TableRestore]:
         restores = restore(names, then, last, tx.staged, selection)
+        _check_told(lake, [then.tables[each.name] for each in restores])
         if dry_run:
             check_held(lake, names.returned())
         else:
@@ -221,6 +224,21 @@ def _restore(lake: Lake, tx: Transaction, then: Database, selection: Selection, 
         return restores
 
     return tx.change_names(take_back)
+
+
+def _check_told(lake: Lake, tables: Sequence[Table]) -> None:
+    """See that tables of older database versions are what their logs say, which are taken back to these versions.
+
+    Raises:
+        ForeignCommitError: a plain Delta writer wrote over what the log of one said, and no tag keeps that.
+        UnavailableError, CorruptTimelineError: the store failed, or the timeline cannot be read.
+    """
+    try:
+        lake.check_past(tables)
+    except ForeignCommitError:
+        for table in tables:
+            if told_at(lake.storage, table) == table.location:
+                lake.check_past([table])
 
 
 def _refuse_own_drop(tx: Transaction, name: Name) -> None:
@@ -248,6 +266,9 @@ def _check_log(lake: Lake, table: Table) -> None:
             f"table {table.name} cannot come back: its log does not reach version {table.version} any more, "
             f"{commit_path(table.location, table.version)} is gone. Nothing was changed"
         )
+    if table.digest:
+        _check_foreign_end(lake, table)
+        return
     first_kept = lake.timeline.head.expired.first_kept
     for entry in lake.timeline.newest_first(min(first_kept - 1, table.since), table.since):
         for write in entry.writes:
@@ -261,6 +282,18 @@ def _check_log(lake: Lake, table: Table) -> None:
                         raise _taken_by_another(table, path, entry)
             return
     _check_expired_end(lake, table, through=min(first_kept - 1, table.since))
+
+
+def _check_foreign_end(lake: Lake, table: Table) -> None:
+    """Raise ForeignCommitError if a dropped table's log does not end with the plain Delta writer's commit it is to."""
+    path = commit_path(table.location, table.version)
+    if (data := lake.storage.get(path)) is not None and digest(data) != table.digest:
+        raise ForeignCommitError(
+            f"table {table.name} cannot come back: {path} is not the commit that the lake knows as version "
+            f"{table.version}: another table lies in this folder now, or an older copy of it, or a plain Delta writer "
+            "wrote over that version. Nothing was changed. Put back what was there, if you have it; or adopt what is "
+            "there now"
+        )
 
 
 def _check_expired_end(lake: Lake, table: Table, *, through: int) -> None:

@@ -5,9 +5,10 @@ Reads only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from lockstep.commit.files import added_files
 from lockstep.delta.actions import Action, parse
@@ -61,10 +62,10 @@ def _ours(lake: Lake, found: Divergence, damaged: str | None) -> Choice:
 
 
 def _theirs(lake: Lake, found: Divergence, damaged: str | None) -> Choice:  # noqa: ARG001 - one of several
-    lost = {version: data for version, data in found.ours.items() if version not in found.same}
-    counts = UNKNOWN_COUNTS if found.gone else _counts([*lost.values()])
+    lost = tuple(version for version in range(found.common + 1, found.table.version + 1) if version not in found.same)
+    counts = UNKNOWN_COUNTS if found.gone else _counts([found.ours[version] for version in lost])
     refused = None if found.is_ahead else damaged or _why_not(partial(check_end, found))
-    return Choice("theirs", tuple(lost), counts, refused)
+    return Choice("theirs", lost, counts, refused)
 
 
 def _both(lake: Lake, found: Divergence, damaged: str | None) -> Choice:
@@ -115,7 +116,7 @@ def wanted_and_there(lake: Lake, found: Divergence) -> tuple[Snapshot, Snapshot]
     """Return the table as the timeline has it, and as its log has it.
 
     Raises:
-        InvalidError: no commit makes it what the timeline has, or nobody knows what that is.
+        InvalidError: no commit makes it what the timeline has, or nobody knows what that is; or a file of it is gone.
         LockstepError: the log cannot be read.
     """
     name = found.table.name
@@ -125,6 +126,12 @@ def wanted_and_there(lake: Lake, found: Divergence) -> tuple[Snapshot, Snapshot]
     there = _snapshot(lake, found, found.newest)
     if (reason := why_no_commit_does(wanted, there)) is not None:
         raise InvalidError(f"table {name}: ours cannot be kept behind theirs, for {reason}. It takes a person's hand")
+    coming = [add for file, add in wanted.files.items() if file not in there.files]
+    if (gone := _first_gone(lake, found, coming)) is not None:
+        raise InvalidError(
+            f"table {name}: ours cannot be kept, for {gone} is gone, a file that it had. Put it back, if there is a "
+            "backup, or keep theirs"
+        )
     return wanted, there
 
 
@@ -161,17 +168,28 @@ def _log_of(lake: Lake, found: Divergence) -> dict[int, list[Action]]:
 
 
 def _check_files(lake: Lake, found: Divergence, sides: TwoSides) -> None:
-    """See that the files of both sides are there: a plain VACUUM may have taken those that the log does not name.
+    """See that the files of both sides are there.
 
     Raises:
         InvalidError: one is gone.
         LockstepError: the store failed, or a deletion vector is no file of this lake.
     """
-    adds: list[Action] = [{"add": {**add, "dataChange": True}} for add in new_files(sides)]
-    files = sorted(added_files([[*adds, *change_files(sides)]], found.table.location, lake.storage.url))
+    if (gone := _first_gone(lake, found, new_files(sides), change_files(sides))) is not None:
+        raise _not_both(found, f"{gone} is gone, a file that one of them added")
+
+
+def _first_gone(
+    lake: Lake, found: Divergence, coming: Iterable[dict[str, Any]], changes: Iterable[Action] = ()
+) -> str | None:
+    """Return one of the files that are gone of what is to come: a plain VACUUM takes those that the log does not name.
+
+    Raises:
+        LockstepError: see `_check_files`.
+    """
+    adds: list[Action] = [{"add": {**add, "dataChange": True}} for add in coming]
+    files = sorted(added_files([[*adds, *changes]], found.table.location, lake.storage.url))
     are_there = lake.side_by_side(lake.storage.exists, files)
-    if gone := [file for file, is_there in zip(files, are_there, strict=True) if not is_there]:
-        raise _not_both(found, f"{gone[0]} is gone, a file that one of them added")
+    return next((file for file, is_there in zip(files, are_there, strict=True) if not is_there), None)
 
 
 def _not_both(found: Divergence, reason: str) -> InvalidError:

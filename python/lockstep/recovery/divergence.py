@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -102,6 +102,9 @@ def _divergence(lake: Lake, table: Table, why: ForeignCommitError) -> Divergence
     newest = max(log.commits | log.checkpoints, default=NEW)
     make = partial(Divergence, table, why, newest=newest)
     spans = [span for entries in _batches(lake, table) for span in _compared(lake, table, log, entries)]
+    spans += _of_history(lake, table, log, spans)
+    if table.digest:  # of a plain Delta writer's commit: the table knows it, whoever else does not any more
+        spans.append(_of_foreign(lake, log, table, range(table.version, table.version + 1), table.digest))
     different = [span for span in spans if span.verdict == "different"]
     if not different:
         return make(common=table.version)
@@ -130,12 +133,43 @@ def _common(lowest: _Span, older: list[_Span]) -> int:
 
 
 def _batches(lake: Lake, table: Table) -> Iterator[list[Entry]]:
-    """Yield the entries that wrote a table, or took it in, newest first, some at a time.
-
-    The first of them is that of the version that the lake knows, however long ago that was ratified.
-    """
+    """Yield the entries that wrote a table, or took it in, and have not expired, newest first, some at a time."""
     first_kept = lake.timeline.head.expired.first_kept
-    entries = islice(lake.timeline.newest_first(first_kept - 1, max(table.since, first_kept - 1)), COMPARED)
+    entries = lake.timeline.newest_first(first_kept - 1, max(table.since, first_kept - 1))
+    yield from _about(table, islice(entries, COMPARED))
+
+
+def _of_history(lake: Lake, table: Table, log: LogFiles, spans: list[_Span]) -> list[_Span]:
+    """Compare what came before `_batches`, down to where the log has the same; nothing, if that was found already.
+
+    So of a log that was set back it is known what those of ours that differ were ratified behind, however long ago that
+    was. The history has no commits, but says who made each: so ours are told from any other.
+    """
+    found: list[_Span] = []
+    if _tells(sorted(spans, key=attrgetter("first"))[:1]):
+        return found
+    through = min(max(lake.timeline.head.expired.first_kept - 1, table.since - COMPARED), table.since)
+    for entries in _about(table, lake.timeline.past(through=through)):
+        found += _compared(lake, table, log, entries)
+        if _tells(found) or any(map(partial(_begins, table), entries)):
+            break
+    return found
+
+
+def _begins(table: Table, entry: Entry) -> bool:
+    """Tell whether an entry made a table, or took it in: nothing before it is of the table."""
+    return any(
+        ddl.id == table.id and ddl.action == "create" and (ddl.adopted or ddl.version is None) for ddl in entry.tables
+    )
+
+
+def _tells(spans: Iterable[_Span]) -> bool:
+    """Tell whether one of some spans is in the log as it was, or was cleaned up, and counts so."""
+    return any(span.verdict in ("same", "expired") for span in spans)
+
+
+def _about(table: Table, entries: Iterator[Entry]) -> Iterator[list[Entry]]:
+    """Yield those entries that wrote a table, or took it in, some at a time."""
     about = (
         entry
         for entry in entries
@@ -151,7 +185,7 @@ def _compared(lake: Lake, table: Table, log: LogFiles, entries: list[Entry]) -> 
     def compared(entry: Entry) -> list[_Span]:
         spans = []
         for write in (write for write in entry.writes if write.id == table.id):
-            if write.commits:
+            if entry.kind != "external":
                 spans.append(_of_ours(lake, log, entry, write))
             else:
                 versions = range(write.from_version + 1, write.to_version + 1)
@@ -183,6 +217,8 @@ def _of_ours(lake: Lake, log: LogFiles, entry: Entry, write: TableWrite) -> _Spa
 def _ours_of(lake: Lake, entry: Entry, write: TableWrite) -> tuple[list[KnownCommit], list[bytes | None]]:
     """Return the commits of a write, and the file of each; None for one that is only known from others."""
     commits = ours_of(entry, write, lake.timeline.placements)
+    if not write.commits:  # as the history has it
+        return commits, [None] * len(commits)
     return commits, contents(lake.storage, write, [commit.version for commit in commits])
 
 
@@ -216,7 +252,8 @@ def _ours(lake: Lake, table: Table, wanted: range) -> tuple[dict[int, bytes], st
             break
     ours = {version: ours[version] for version in sorted(ours) if version in wanted}
     if missing := [version for version in wanted if version not in ours]:
-        return ours, f"version {missing[0]}, which was too large for its entry, or another writer's, is nowhere else"
+        what = "which was too large for its entry, is too old or has expired, or is another writer's"
+        return ours, f"version {missing[0]}, {what}, is nowhere else"
     return ours, ""
 
 

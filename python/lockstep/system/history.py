@@ -145,15 +145,15 @@ def _entries(timeline: Timeline, first: int, last: int) -> Iterator[Entry]:
 def _first_since(timeline: Timeline, time: int, window: Window) -> int:
     """Return the first version of a window that was committed at a time, in microseconds, or later; else the next.
 
-    Times never go back, so of n versions about log2(n) are looked at.
+    Times never go back, so of n versions about log2(n) are looked at. One that is not there has expired, and nobody
+    kept what it changed; what is older may have been kept all the same, so the newest one below it tells.
     """
     before, since = window.first - 1, window.last + 1
     while since - before > 1:
         middle = (before + since) // 2
-        entry = next(_entries(timeline, middle, middle), None)
-        # One that is not there has expired, and nobody kept what it changed: it is older than what there is.
+        entry = next(_entries(timeline, middle, middle), None) or next(_entries(timeline, before + 1, middle), None)
         if entry is not None and micros(entry.committed_at) >= time:
-            since = middle
+            since = entry.version
         else:
             before = middle
     return since

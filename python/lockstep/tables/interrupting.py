@@ -6,6 +6,7 @@ What Arrow and the store do meanwhile is not interrupted; a statement that was l
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from lockstep.errors import CancelledError
 from lockstep.settings import STATEMENT_TIMEOUT
 from lockstep.transactions.transaction import Transaction
+from lockstep.workers import thread_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -26,17 +28,25 @@ class _Running:
     """A statement that runs, and the connections that compute for it."""
 
     def __init__(self, seconds: float) -> None:
-        """Interrupt it after so many seconds, unless it is `over` by then."""
-        self.is_late = False
+        """Have it end within so many seconds."""
+        self._seconds = seconds
+        self._late_from = time.monotonic() + seconds
         self._connections: list[DuckDBPyConnection] = []
         self._lock = threading.Lock()
         self._over = threading.Event()
-        threading.Thread(target=self._watch, args=(seconds,), name="lockstep-statement", daemon=True).start()
 
-    def _watch(self, seconds: float) -> None:
-        if self._over.wait(seconds):
+    def watch(self) -> None:
+        """Interrupt it once it is late, unless it is `over` by then, and if there can be a thread for that."""
+        thread_of(self._watch, "lockstep-statement")
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it has run for longer."""
+        return time.monotonic() >= self._late_from
+
+    def _watch(self) -> None:
+        if self._over.wait(self._seconds):
             return
-        self.is_late = True
         while not self._over.wait(_AGAIN_SECONDS):
             with self._lock:
                 for connection in self._connections:
@@ -75,6 +85,7 @@ def limited(tx: Transaction) -> Iterator[None]:
     running = _Running(seconds)
     token = _RUNNING.set(running)
     try:
+        running.watch()
         yield
     except Exception as error:
         if running.is_late:

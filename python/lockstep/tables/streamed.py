@@ -198,6 +198,8 @@ def by_files(table: DeltaTable) -> Any:
     types = {str(getattr(field.type, "type", "")) for field in table.schema().fields}
     if table.protocol().min_reader_version == 2 or features - _BY_FILES or not types <= _BOUNDED:
         return None
+    if table.metadata().partition_columns and any("" in each.values() for each in table.partitions()):
+        return None  # an empty text, of another writer: in a dataset it is null, and to deltalake's scan it is not
     dataset = table.to_pyarrow_dataset()
     if not all(is_inside(fragment.path) for fragment in dataset.get_fragments()):
         return None  # a dataset looks for each file below the table's folder
@@ -338,7 +340,7 @@ class Partitions:
         said = {tuple(each.get(name) for name in self._names) for each in table.partitions()} if self._names else set()
         fields = [schema.field(name) for name in self._names]
         try:
-            self._values = [tuple(map(_value, texts, fields)) for texts in said]
+            self._values = [tuple(map(_scanned, texts, fields)) for texts in said]
         except UnsupportedError:
             self._values = []
         self._dataset = _numbered([said_of(values, fields) for values in self._values], schema)
@@ -376,6 +378,11 @@ def _is_certain(type_: pa.DataType) -> bool:
 
 def _value(text: str | None, field: pa.Field) -> Any:
     return array_of(text, field.type, 1)[0].as_py()
+
+
+def _scanned(text: str | None, field: pa.Field) -> Any:
+    """Return a partition value as deltalake's scan has it: an empty text is no null there."""
+    return text if pa.types.is_string(field.type) else _value(text, field)
 
 
 def _term(column: str, values: set[Any]) -> str | None:

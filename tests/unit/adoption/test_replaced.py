@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,19 @@ import pytest
 from lockstep.adoption.adopt import Wanted, look
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.log import LOG
-from lockstep.errors import CorruptTimelineError, ForeignCommitError
+from lockstep.errors import CorruptTimelineError, ForeignCommitError, InvalidError
 from lockstep.lake.verify import verify
+from lockstep.recovery.changes import restore_to, undrop
+from lockstep.recovery.divergence import divergence
+from lockstep.recovery.restore import Selection
+from lockstep.recovery.settle import Side, settle
+from lockstep.recovery.tags import new_tag
 from lockstep.timeline.entry import ADOPTION_FORMAT, INLINE_BYTES
+from lockstep.timeline.expiry import expire
+from lockstep.timeline.segment import list_segments
+from lockstep.transactions.transaction import Transaction
 from tests.support.adopting import adopted, plain_table
+from tests.support.entries import T0
 from tests.support.lakes import add, append, create, files, foreign, large, location, named, open_catalog, stage
 
 
@@ -127,3 +137,71 @@ def test_a_table_whose_last_commit_is_not_whole_is_not_adopted(
         shutil.copy(root / location(catalog, "b") / LOG / f"{0:020d}.crc", place / LOG / f"{1:020d}.crc")
     [found] = look(catalog.lake, catalog.database(), [Wanted(named("t"), str(place))])
     assert torn.name in (found.reason or "")
+
+
+@pytest.mark.parametrize("has_history", [True, False])
+@pytest.mark.parametrize("ids", [(3, 4), (3, 4, 5)], ids=["as many versions", "more versions"])
+def test_another_table_is_not_settled_as_the_one_that_was_there_though_the_adoption_has_expired(
+    catalog: TransactionalCatalog, folder: Path, ids: tuple[int, ...], *, has_history: bool
+) -> None:
+    """The table knows its newest commit by its digest, and what was there is nowhere else."""
+    for number in range(3):
+        append(catalog, "b", f"b{number}")
+    catalog.lake.upkeep.settle()
+    expire(catalog.timeline, first_kept=catalog.timeline.head.version - 1, wait=lambda: None)
+    if not has_history:
+        for segment in list_segments(catalog.lake.storage):
+            catalog.lake.storage.delete(segment.path)
+    replaced_by(folder, *ids)
+    other = reopened(catalog)
+    found = divergence(other.lake, named("orders"))
+    assert (found.common, found.newest, found.is_ahead) == (-1, len(ids) - 1, False)
+    with pytest.raises(InvalidError, match="ours cannot be kept, for what lay in the folder"):
+        settled_as("ours", other)
+    settled_as("theirs", other)
+    assert len(files(reopened(catalog), "orders")) == len(ids)
+    assert not verify(catalog.lake.storage, other.timeline).differences
+
+
+@pytest.mark.parametrize("has_expired", [True, False])
+@pytest.mark.parametrize("ids", [(3, 4), (3, 4, 5)], ids=["as many versions", "more versions"])
+def test_another_table_is_not_brought_back_as_the_one_that_was_dropped(
+    catalog: TransactionalCatalog, folder: Path, ids: tuple[int, ...], *, has_expired: bool
+) -> None:
+    """Nor seen in the transaction that asks for it."""
+    then = catalog.database()
+    catalog.run(
+        lambda tx: tx.changing().create_tag(new_tag("then", version=then.version, now=T0, days=None, comment=""))
+    )
+    catalog.run(lambda tx: tx.changing().drop_table(named("orders")))
+    dropped = catalog.timeline.head.version
+    if has_expired:
+        for number in range(3):
+            append(catalog, "b", f"b{number}")
+        catalog.lake.upkeep.settle()
+        expire(catalog.timeline, first_kept=dropped, wait=lambda: None)
+    shutil.copytree(folder, folder.parent / "kept")
+    replaced_by(folder, *ids)
+    everything = Selection(everything=True)
+    ways: list[Callable[[Transaction], object]] = [
+        lambda tx: restore_to(catalog.lake, tx, catalog.as_of("then"), everything, dry_run=True)
+    ]
+    if not has_expired:
+        ways.append(lambda tx: undrop(catalog.lake, tx, named("orders")))
+    for bring_back in ways:
+        tx = catalog.begin()
+        with pytest.raises(ForeignCommitError, match=r"orders cannot come back: .* another table lies in this folder"):
+            bring_back(tx)
+        assert named("orders") not in tx.names.tables
+        catalog.rollback(tx)
+    shutil.rmtree(folder)
+    shutil.copytree(folder.parent / "kept", folder)
+    tx = catalog.begin()
+    restore_to(catalog.lake, tx, catalog.as_of("then"), Selection(names=frozenset([named("orders")])))
+    catalog.commit(tx)
+    assert len(files(catalog, "orders")) == 2
+
+
+def settled_as(keep: Side, catalog: TransactionalCatalog) -> None:
+    found = divergence(catalog.lake, named("orders"))
+    settle(catalog.lake, found, keep, lambda do: catalog.run(do).version)

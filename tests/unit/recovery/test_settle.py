@@ -13,13 +13,14 @@ from lockstep.delta.actions import Action, bodies, logical_file, render
 from lockstep.delta.combine.going_back import going_back, why_not
 from lockstep.delta.log import LOG, commit_path, log_files, staging_folder
 from lockstep.delta.snapshot import Snapshot, read_snapshot
-from lockstep.errors import ConflictError, DuplicateError, ForeignCommitError, InvalidError, LockstepError
+from lockstep.errors import ConflictError, DuplicateError, ForeignCommitError, InvalidError
 from lockstep.lake.verify import verify
 from lockstep.recovery.changes import undrop
 from lockstep.recovery.choices import choices
 from lockstep.recovery.divergence import divergence
 from lockstep.recovery.settle import Side, settle, side_of
 from lockstep.storage.outside import open_reaching
+from lockstep.timeline.expiry import expire
 from lockstep.timeline.files import entry_path
 from lockstep.timeline.hint import HINT
 from tests.support.adopting import adopted, released
@@ -144,6 +145,40 @@ def test_a_commit_that_was_moved_long_ago_is_the_same_on_both_sides(
     store.put(commit_path(location(catalog, "t"), 3), render([add("over")]))
     found = divergence(open_catalog(store).lake, named("t"))
     assert (found.common, [*found.ours], found.gone) == (2, [3], "")
+
+
+@pytest.mark.parametrize("has_expired", [True, False], ids=["expired", "long ago"])
+def test_a_log_that_was_set_back_is_compared_with_what_the_history_says_of_long_ago(
+    store: FaultyStorage, monkeypatch: pytest.MonkeyPatch, *, has_expired: bool
+) -> None:
+    """What has expired is nowhere else, so nobody can keep ours: a commit of theirs is not taken for one of them."""
+    if not has_expired:
+        monkeypatch.setattr("lockstep.recovery.divergence.COMPARED", 2)
+    catalog = open_catalog(store)
+    create(catalog, "t", "u", files=["p"])
+    append(catalog, "t", "expired")
+    second = append(catalog, "t", "second")
+    append(catalog, "t", "third")
+    catalog.lake.upkeep.settle()
+    if has_expired:
+        expire(catalog.timeline, first_kept=second, wait=lambda: None)
+    for version in (1, 2, 3):
+        store.inner.delete(commit_path(location(catalog, "t"), version))
+    put_foreign(catalog, 1, add("theirs"))
+    other = open_catalog(store.inner)
+    with pytest.raises(ForeignCommitError, match="wrote over version 1"):
+        files(other, "t")
+    found = divergence(other.lake, named("t"))
+    assert (found.common, [*found.ours], found.same) == (0, [2, 3], frozenset())
+    assert found.gone.startswith("version 1, which was too large for its entry, is too old or has expired")
+    ours, theirs, _ = choices(other.lake, found)
+    assert (ours.lost_versions, theirs.lost_versions) == ((1,), (1, 2, 3))
+    with pytest.raises(InvalidError, match="ours cannot be kept, for version 1"):
+        settled(other, "ours")
+    for number in (2, 3):
+        put_foreign(catalog, number, add(f"theirs{number}"))
+    settled(other, "theirs")
+    assert files(other, "t") == {"p", "theirs", "theirs2", "theirs3"}
 
 
 @pytest.mark.parametrize("keep", SIDES)
@@ -293,11 +328,14 @@ def test_a_large_commit_that_is_still_staged_is_kept(store: FaultyStorage) -> No
     assert files_after(catalog, "ours") == {"ours"}
 
 
-def test_files_that_are_gone_refuse_ours(store: FaultyStorage) -> None:
-    """A plain writer's VACUUM took them: the table would name what nobody can read."""
-    catalog = diverged(store, "in conflict")
+@pytest.mark.parametrize("case", CASES)
+def test_files_that_are_gone_refuse_ours(store: FaultyStorage, case: str) -> None:
+    """A plain writer's VACUUM took them: the table would name what nobody can read. A dry run says so."""
+    catalog = diverged(store, case)
     store.inner.delete(f"{location(catalog, 't')}/ours")
-    with pytest.raises(LockstepError, match="ours"):
+    ours, *_ = choices(catalog.lake, divergence(catalog.lake, named("t")))
+    assert "/ours is gone, a file that it had" in (ours.refused or "")
+    with pytest.raises(InvalidError, match=r"ours cannot be kept, for .*/ours is gone"):
         settled(catalog, "ours")
     assert files_after(catalog, "theirs") == HELD["theirs"]
 

@@ -52,7 +52,7 @@ def test_a_dry_run_shows_both_choices_and_changes_nothing(client: Client, folder
     assert "is nowhere else" in both[8]
     assert ours[:7] == ["default", "orders", "ours", "0, 1", 2, 0, 2]
     assert "is nowhere else" in ours[8]
-    assert theirs == ["default", "orders", "theirs", "", None, None, None, None, None, None]
+    assert theirs == ["default", "orders", "theirs", "0, 1", None, None, None, None, None, None]
     assert call(client, table="orders", keep="theirs", dry_run=True) == [theirs]
     assert files_of(folder) == before
 

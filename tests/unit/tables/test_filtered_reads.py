@@ -12,6 +12,7 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -91,6 +92,21 @@ def test_files_of_others_whose_statistics_are_partial(lake: OpenLake, tmp_path: 
                 line["add"]["stats"] = json.dumps({key: stats[key] for key in kept})
     log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     assert [counts(lake, where) for where in ("s = 'a'", "k = 1", "k = 2")] == [[2] * 3, [2] * 3, [1] * 3]
+
+
+@pytest.mark.parametrize("more", [(), (("x", pa.float64()),)], ids=["by files", "by deltalake"])
+def test_an_empty_text_of_a_partition_is_found_as_a_whole_read_has_it(
+    lake: OpenLake, more: tuple[tuple[str, pa.DataType], ...]
+) -> None:
+    """delta-rs writes one, where others write null."""
+    schema = pa.schema([*SCHEMA, *more])
+    create(lake, schema, partition_by=("s",))
+    append(lake, [{"k": 1, "s": "a"}, {"k": 2, "s": None}, {"k": 3, "s": "b"}], schema)
+    write_deltalake(lake.at()["t"].uri, pa.Table.from_pylist([{"k": 4, "s": ""}], schema=schema), mode="append")
+    wheres = [*(where for where in FILTERS if "s " in where), "s = ''", "length(s) = 0", "coalesce(s, '') = ''"]
+    found = {where: counts(lake, where) for where in wheres}
+    assert {where: each for where, each in found.items() if len({*each}) > 1} == {}
+    assert found["s = ''"][0] == 1
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))

@@ -325,6 +325,25 @@ def test_a_statement_that_runs_for_too_long_is_cancelled_as_if_it_had_failed(lak
     assert not [each for each in threading.enumerate() if each.name == "lockstep-statement" and each.is_alive()]
 
 
+def test_a_statement_is_limited_where_there_can_be_no_thread(lake: OpenLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As while the interpreter ends: nobody interrupts it then, and it is refused at its end."""
+
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with lake.transaction(statement_timeout=0.2) as tx, monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        tx.savepoint("before")
+        with pytest.raises(CancelledError):
+            tx["t"].append(Slow())
+        tx.rollback_to("before")
+    with lake.transaction(statement_timeout=60) as tx, monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        tx["t"].append({"id": [3]})
+        assert tx.sql("FROM t").num_rows == 2
+    assert ids(lake) == [1, 3]
+
+
 def test_the_keeper_s_thread_ends_an_idle_one_by_itself(
     lake: OpenLake, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,8 @@ def why_not(wanted: Snapshot, there: Snapshot) -> str | None:
             return "its columns or properties were changed, and ids of columns must not be given out twice"
         if wanted.metadata.get("partitionColumns") != there.metadata.get("partitionColumns"):
             return "its partition columns were changed"
+        if _commit_times(wanted) != _commit_times(there):
+            return "in-commit timestamps were switched on or off, which no commit does for those before it"
     if properties.get("delta.appendOnly", "").lower() == "true" and there.files.keys() - wanted.files.keys():
         return "it takes appends only (delta.appendOnly), and files would have to be removed"
     return None

@@ -214,6 +214,7 @@ class TableRequests(UsesOfDefinitions):
             tx.read(table)
         if (old_table := database.table_by_id(table.id)) is None:
             raise UndefinedError(f"table {name} was not there yet in database version {database.version}")
+        house.catalog.lake.check_past([old_table])  # it is restored to, or cloned as, what the log says of that version
         return protocol.VersionThenAnswer(version=old_table.version)
 
     def _by_path(self, session: Session, request: protocol.ByPath) -> Answer:
