@@ -245,13 +245,14 @@ class Appending(Growing):
             return last if is_ahead and after == head.database.version else None
         stamp = max(to_millisecond(self._clock()), base.database.committed_at + _TICK)
         member = self._checked(make(base.database.version + 1, stamp), base, stamp)
+        self._own[member.entry.transaction.id] = None
         if last is None or not last.is_open:
-            last = _Group(base, prior=last)
-            self._groups.append(last)
+            last = _Group(base, prior=last, members=[member])
+            self._groups.append(last)  # last of all: an interrupt may come behind each call
         elif not last.has_room(member):
             return self._groups[0]
-        last.members.append(member)
-        self._own[member.entry.transaction.id] = None
+        else:
+            last.members.append(member)
         return last, member
 
     def _may_land(self, group: _Group, head: State) -> bool:
