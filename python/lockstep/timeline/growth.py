@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from lockstep.timeline.ahead import fetch_for
 from lockstep.timeline.clock import far_ahead
@@ -30,8 +30,10 @@ class Growing(Known):
 
     _sure_at = -math.inf
 
-    def refresh(self, *, files: int | None = None) -> list[Entry]:
+    def refresh(self, *, files: int | None = None) -> Iterator[Entry]:
         """Read what was committed since, and return the entries that are new since this call began, oldest first.
+
+        Who has not looked for long may find more than memory has room for: they are handed out a few at a time.
 
         Args:
             files: so many files at most; None reads until there is none.
@@ -43,7 +45,7 @@ class Growing(Known):
         """
         version = self._head.version
         self._read_on(self.storage, files)
-        return self.entries(version)
+        return self.scan(version)
 
     def _read_on(self, storage: Gets, at_most: int | None = None) -> None:
         begun, number, is_end, is_free = self._puts_begun, 0, False, False

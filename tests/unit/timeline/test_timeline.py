@@ -254,7 +254,7 @@ def test_a_definite_failure_is_no_doubt(timeline: Timeline, store: FaultyStorage
     store.fail("put_if_absent", path=".json", definite=True)
     with pytest.raises(UnavailableError, match="injected"):
         timeline.append(draft("a"), after=0)
-    assert timeline.refresh() == []
+    assert [*timeline.refresh()] == []
     commit(timeline, "a")
 
 
