@@ -370,9 +370,11 @@ class Publisher:
     def _prove(self, entry: Entry, write: TableWrite, fresh: bool, version: int) -> None:
         """See that a commit may be written: into a store to be trusted, and behind what it was ratified behind.
 
-        Whoever has just ratified it has looked at that then.
+        Whoever has just ratified it has looked at that then. Of what others did it has to be sure that it stays: were a
+        part of its commits in the tables' logs after a power cut, and its entry not, they would be a plain writer's.
         """
         self._timeline.prove_store()
+        self._timeline.secure_through(entry.version)
         if not fresh:
             self.overwritten.check_base(entry, write, version)
 

@@ -253,6 +253,10 @@ class OutsideStorage(Storage):
         for store, files in by_store.items():
             store.flush(files)
 
+    def sync_names(self, folder: str) -> None:
+        store, inside, _ = self._at(folder)
+        store.sync_names(inside)
+
     def get(self, path: str) -> bytes | None:
         store, inside, _ = self._at(path)
         return store.get(inside)

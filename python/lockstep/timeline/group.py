@@ -395,7 +395,10 @@ class Appending(Growing):
     def _decide(self, group: _Group, data: bytes) -> Mine | Theirs:
         """Make the file of a group the one of its versions, unless another is: the store decides, or the arbiter."""
         if self.arbitration is None:
-            return self.storage.put_if_absent(entry_path(group.first), data)
+            put = self.storage.put_if_absent(entry_path(group.first), data)
+            if isinstance(put, Mine):
+                self._durable_through = max(self._durable_through, group.state.database.version)
+            return put
         return self.arbitration.put(group.first, group.state.database.version, data)
 
     def _expired_since(self, entry: Entry, version: int) -> bool:

@@ -329,6 +329,7 @@ class Timeline(Appending):
         with self._lock:
             self._hint = hint
         try:
+            self.secure_through(hint.version)  # one that names an entry which is gone is a proof that it was lost
             write_hint(self.storage, hint)
         except UnavailableError as error:
             with self._lock:
