@@ -23,6 +23,7 @@ from msgspec import structs
 from lockstep.delta.log import commit_path, log_files
 from lockstep.delta.publish import Displaced, content, publish, write_checksums
 from lockstep.errors import LockstepError, UnavailableError
+from lockstep.forks import Lock, anew_in_forks
 from lockstep.lake.behind import Behind
 from lockstep.lake.changes import PastChanges
 from lockstep.lake.external import Content, ExternalEntries
@@ -120,9 +121,14 @@ class Publisher:
         self._behind = Behind(storage, timeline, past, policies, self.overwritten)
         self._progress = Progress()
         self._finished: dict[int, Finished] = {}
-        self._owners: dict[str, threading.Event] = {}
         self._errors: dict[tuple[int, str], LockstepError] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
+        self.begin_anew()
+        anew_in_forks(self)
+
+    def begin_anew(self) -> None:
+        """Wait for nobody, in a process that was forked: the threads that are about to publish are its parent's."""
+        self._owners: dict[str, threading.Event] = {}
 
     def publish_all(self, *, files: int | None = None) -> Database:
         """Return the newest database version, with all that it ratified published, but for tables set aside.

@@ -30,6 +30,7 @@ from lockstep.errors import (
     UnavailableError,
     UnsupportedError,
 )
+from lockstep.forks import anew_in_forks
 from lockstep.storage import Mine, Theirs
 from lockstep.storage.proof import prove_or_look
 from lockstep.timeline.ahead import fetch_for
@@ -143,12 +144,20 @@ class Appending(Growing):
     refusal: str = ""
 
     def _begin_appending(self) -> None:
-        """Make the queue: at most one group that is being put, and one behind it that others join."""
+        """Make the queue."""
+        self._last_doubtful = NEW  # the highest name of a file of which nobody knew whether it was written
+        self._is_proven = self.storage.is_proven_by_use
+        self.begin_anew()
+        anew_in_forks(self)
+
+    def begin_anew(self) -> None:
+        """Have an empty queue: at most one group that is being put, and one behind it that others join.
+
+        In a process that was forked, what is in it is its parent's to put, and what that appended is another's.
+        """
         self._turn = threading.Condition()
         self._groups: list[_Group] = []
-        self._last_doubtful = NEW  # the highest name of a file of which nobody knew whether it was written
         self._own: LRUCache[str, None] = LRUCache(REMEMBERED)
-        self._is_proven = self.storage.is_proven_by_use
 
     def _arbitrate(self, first: Entry, arbiter: Arbiter | None) -> None:
         """Have entries decided by the lake's arbiter, which its entry 0 names, if that is the one that is given."""

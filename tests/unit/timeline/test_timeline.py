@@ -285,7 +285,7 @@ def test_whether_the_hint_can_be_written_is_not_asked_under_the_lock(tmp_path: P
 
     class Asked(FaultyStorage):
         def is_writable(self, folder: str) -> bool:
-            locked.append(timeline._lock.locked())
+            locked.append(timeline._lock._inner.locked())
             return super().is_writable(folder)
 
     timeline = Timeline.create(Asked(open_storage(str(tmp_path))))
