@@ -287,7 +287,7 @@ def test_nor_to_one_of_a_session(end: str, tmp_path: Path) -> None:
 
 def test_a_commit_holds_few_of_the_entries_since_its_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those may be more than memory has room for: of a transaction that was open for days, or in an idle process."""
-    monkeypatch.setattr(publisher, "OWNED", 8)
+    monkeypatch.setattr(publisher, "LOOKED_AT_BYTES", 100_000)
     monkeypatch.setattr(history.History.__init__, "__kwdefaults__", {"size": 0})
     store = UnsyncedStorage(tmp_path)
     catalog = open_catalog(store)
