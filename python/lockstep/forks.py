@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import Protocol
 from weakref import WeakSet
 
@@ -28,3 +29,26 @@ def _begin_anew() -> None:
 
 
 os.register_at_fork(after_in_child=_begin_anew)
+
+
+class Lock:
+    """A lock that nobody holds in a process that was forked: a thread of its parent may have held it just then.
+
+    For what is short and never half done for long: a state that is put in the place of another, or a cache.
+    """
+
+    __slots__ = ("__weakref__", "_inner")
+
+    def __init__(self) -> None:
+        self.begin_anew()
+        anew_in_forks(self)
+
+    def begin_anew(self) -> None:
+        """Be held by nobody."""
+        self._inner = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._inner.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._inner.release()

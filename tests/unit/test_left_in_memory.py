@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from lockstep.commit import keeping, records
 from lockstep.commit.ended import this_process
 from lockstep.conflict.lock_policy import Policy, Resolution
 from lockstep.errors import CommitUnknownError, ConflictError, FailedTransactionError, LockstepError, UnavailableError
+from lockstep.lake import publisher
 from lockstep.spark.host.host import Host
 from lockstep.spark.host.lakehouses import Lakehouse
 from lockstep.spark.host.transactions import end_unasked
@@ -25,11 +27,13 @@ from lockstep.spark.host.uris import Uris
 from lockstep.storage import open_storage
 from lockstep.tables.opened import OpenLake
 from lockstep.tables.transaction import LakeTransaction
+from lockstep.timeline import history
 from lockstep.timeline.files import entry_path
 from lockstep.transactions.transaction import Transaction
 from tests.support.client import Client
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, create, log_file, named, open_catalog, remove, stage
+from tests.support.unsynced import UnsyncedStorage
 
 # What is done behind an answer is done by threads, as it is for users.
 pytestmark = [pytest.mark.behind, pytest.mark.long]
@@ -279,3 +283,32 @@ def test_nor_to_one_of_a_session(end: str, tmp_path: Path) -> None:
     client.lake().lake.upkeep.settle()
     gc.collect()
     assert gone() is None
+
+
+def test_a_commit_holds_few_of_the_entries_since_its_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those may be more than memory has room for: of a transaction that was open for days, or in an idle process."""
+    monkeypatch.setattr(publisher, "LOOKED_AT_BYTES", 100_000)
+    monkeypatch.setattr(history.History.__init__, "__kwdefaults__", {"size": 0})
+    store = UnsyncedStorage(tmp_path)
+    catalog = open_catalog(store)
+    create(catalog, "a", "b", files=["p"])
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("q"))
+    other = open_catalog(store)
+    count, size = 600, 20_000
+    for number in range(count):
+        theirs = other.begin()
+        stage(other, theirs, "b", add(f"f{number}", tags={"why": "x" * size}))
+        other.commit(theirs)
+    other.lake.upkeep.settle()
+    tracemalloc.start()
+    try:
+        catalog.timeline.refresh()
+        assert catalog.timeline.head.version == other.timeline.head.version
+        assert tracemalloc.get_traced_memory()[1] < count * size / 2
+        tracemalloc.reset_peak()
+        catalog.commit(tx)
+        assert tracemalloc.get_traced_memory()[1] < count * size / 2
+    finally:
+        tracemalloc.stop()
+    catalog.lake.upkeep.settle()

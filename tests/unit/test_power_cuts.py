@@ -248,3 +248,43 @@ def test_each_sync_that_is_left_out_is_found(
     found = findings(disk, TABLES, check_data=True)
     assert found
     assert any(re.search(BROKEN[kind], each) for each in found), found[:5]
+
+
+class WatchedDisk(RecordedDisk):
+    """Another process reads an entry that has its name, in a folder that is not synced yet; and does what is to do."""
+
+    def __init__(self, root: Path, other: Callable[[], object]) -> None:
+        super().__init__(root)
+        self._other: Callable[[], object] | None = other
+
+    def fsync(self, handle: int) -> None:
+        has_name = any(re.match(r"link _lockstep/timeline/\d", step.text) for step in self.steps)
+        if has_name and self._other is not None and self._open[handle] == f"{self.root}/_lockstep/timeline":
+            other, self._other = self._other, None
+            other()
+        super().fsync(handle)
+
+
+@pytest.mark.parametrize("scene", [several_tables, large_commits], ids=lambda scene: scene.__name__)
+def test_what_another_process_makes_of_an_entry_outlives_it_no_more_than_the_entry_does(
+    scene: Callable[[Machine], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who reads an entry before it is on the disk publishes nothing of it, and writes no hint that it is there."""
+    storage = LocalStorage(tmp_path)
+    catalog = opened(storage)
+    create(catalog, *TABLES, files=["old.parquet"])
+    catalog.lake.upkeep.settle()
+    other = opened(LocalStorage(tmp_path))
+
+    def publish() -> None:
+        other.lake.refresh()
+        other.lake.upkeep.settle()
+
+    with monkeypatch.context() as patch:
+        disk = WatchedDisk(tmp_path, publish)
+        patch.setattr(local, "os", disk)
+        scene(Machine(disk, catalog, syncs_data=False))
+        disk.answered()
+        catalog.lake.upkeep.settle()
+    assert disk._other is None, "nobody read it"
+    assert findings(disk, TABLES, check_data=False) == []

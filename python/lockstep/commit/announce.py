@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -161,7 +162,7 @@ class Announcer:
             else:
                 self._lake.timeline.refresh()
             head = self._lake.timeline.head.version
-            winners = self._lake.timeline.entries(version, head)
+            winners = self._lake.timeline.scan(version, head)
             if (conflict := self._conflict(tx, table, footprint, winners)) is not None:
                 return conflict
             version = head
@@ -194,7 +195,9 @@ class Announcer:
         survivors = [other for other in others if other not in verdict.whom]
         return resolve(mine, new_claim, survivors, self._resolution.policy, now=now)
 
-    def _conflict(self, tx: Transaction, table: Table, footprint: Footprint, winners: list[Entry]) -> Conflict | None:
+    def _conflict(
+        self, tx: Transaction, table: Table, footprint: Footprint, winners: Iterable[Entry]
+    ) -> Conflict | None:
         """Return why COMMIT could only fail, because of what this statement did; None as far as these winners go."""
         mine = Changes(tx.id, writes={table.id: footprint}, names={table.id: table.name})
         for entry in winners:
@@ -217,7 +220,7 @@ class Announcer:
         base = max(0, min(other.base_version, through))
         if base + 1 < self._lake.timeline.head.expired.first_kept:
             return True  # nobody can judge what was committed since, so it can never commit
-        since = self._lake.timeline.entries(base, through)
+        since = self._lake.timeline.scan(base, through)
         return any(other.transaction in (entry.transaction.id, *entry.aborts) for entry in since)
 
     # --- the files ----------------------------------------------------------------------------------------------------

@@ -157,7 +157,7 @@ def _read_ahead(lake: Lake, race: Race) -> None:
         LockstepError: it cannot be read.
     """
     lake.timeline.refresh()
-    for entry in lake.timeline.entries(race.judged_version):
+    for entry in lake.timeline.scan(race.judged_version):
         if entry.transaction.id != race.mine.transaction and not is_apart(entry, race.mine):
             lake.past.of(entry)
 
@@ -193,7 +193,7 @@ def _overtaken(lake: Lake, tx: Transaction, drafts: Sequence[Draft]) -> Conflict
 
 def _judge(lake: Lake, tx: Transaction, race: Race, head: Database, turn: Turn) -> Outcome | None:
     """Judge a transaction against the entries that nobody has judged it against; None if it may land behind them."""
-    for entry in lake.timeline.entries(race.judged_version, head.version):
+    for entry in lake.timeline.scan(race.judged_version, head.version):  # of a long transaction there may be millions
         if entry.transaction.id == tx.id:  # an earlier attempt's write, which arrived since we looked for it
             return finish_found(lake, tx, entry)
         if is_apart(entry, race.mine):

@@ -381,7 +381,7 @@ class Promoter:
         locations = {draft.table.id: draft.table.location for draft in plan.drafts}
         merge = RowMerge(origin.storage, locations, seed=tx.id, vector_files=set(), read=read)
         race = Race(changes_of(tx, plan.drafts), tx.base.version, merge)
-        for entry in origin.timeline.entries(tx.base.version, head.version):
+        for entry in origin.timeline.scan(tx.base.version, head.version):
             if not is_apart(entry, race.mine) and isinstance(lost := race.lose_to(origin.past.of(entry)), Conflict):
                 _raised(lost, plan)
 

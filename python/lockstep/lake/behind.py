@@ -9,7 +9,6 @@ longer the log goes on.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +23,7 @@ from lockstep.delta.log import commit_path, digest, last_published, parsed, stat
 from lockstep.delta.pruning.row_sets import EVERY_ROW, NO_ROW
 from lockstep.delta.publish import Displaced, content, contents
 from lockstep.errors import ForeignCommitError, LockstepError, UnavailableError
+from lockstep.forks import Lock
 from lockstep.lake.changes import PastChanges, reads_of
 from lockstep.lake.overwritten import Overwritten
 from lockstep.lake.policy import Policies, Policy, refused, settled_policy, undecided, warning
@@ -80,7 +80,7 @@ class Behind:
         self._policies = policies
         self._overwritten = overwritten
         self._refusals: LRUCache[tuple[int, str], _Refusal] = LRUCache(REMEMBERED)
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def refuse_again(self, entry: Entry, write: TableWrite, versions: Sequence[int]) -> None:
         """Raise why a commit could not come after foreign ones, if that was found before and they are still there.

@@ -17,7 +17,6 @@ a table is set aside in `lockstep.lake.publisher`.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -31,6 +30,7 @@ from lockstep.delta.actions import Action, bodies, parse
 from lockstep.delta.log import LogFiles, commit_path, last_published, log_files, read_digest, read_published
 from lockstep.delta.publish import content
 from lockstep.errors import CorruptTimelineError, InvalidError, LockstepError
+from lockstep.forks import Lock
 from lockstep.lake.external import Content, ExternalEntries
 from lockstep.lake.overwritten import Overwritten
 from lockstep.lake.policy import Policies, refused, warning
@@ -90,7 +90,7 @@ class Foreign:
         self._pool = pool
         self._overwritten = overwritten
         self._last_looks: LRUCache[str, datetime] = LRUCache(LOOKS)
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def look(
         self,

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from lockstep.forks import anew_in_forks
+
 HELD_SECONDS = 5
 """So long at most others wait for whoever goes alone: it is a courtesy, and nothing depends on it."""
 
@@ -14,6 +16,11 @@ class Gate:
     """Lets all transactions of one process through to the timeline, or one alone; safe to share between threads."""
 
     def __init__(self) -> None:
+        self.begin_anew()
+        anew_in_forks(self)
+
+    def begin_anew(self) -> None:
+        """Be open, in a process that was forked: who goes alone is a thread of its parent."""
         self._changed = threading.Condition()
         self._holder: str | None = None
 

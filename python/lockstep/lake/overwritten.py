@@ -10,7 +10,6 @@ the log keeps theirs, the timeline ours, and a person decides.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator
 
 from cachetools import LRUCache
@@ -18,6 +17,7 @@ from cachetools import LRUCache
 from lockstep.delta.log import commit_path, digest
 from lockstep.delta.publish import content
 from lockstep.errors import CorruptTimelineError, ExpiredError, ForeignCommitError, UnavailableError
+from lockstep.forks import Lock
 from lockstep.lake.known_commits import KnownCommit, known_commits
 from lockstep.lake.policy import undecided
 from lockstep.storage import Storage
@@ -42,7 +42,7 @@ class Overwritten:
         self._timeline = timeline
         self._is_published = is_published
         self._lost: LRUCache[str, int] = LRUCache(LOST)
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def is_newest_there(self, table: Table) -> bool:
         """Tell whether a table's newest commit is in its log, at the cost of one look, and see that it is ours.

@@ -10,7 +10,6 @@ is read when foreign commits are found, and not otherwise, so that it costs noth
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -20,6 +19,7 @@ from lockstep.delta.actions import Action, bodies, parse
 from lockstep.delta.log import commit_path, log_files, state_at
 from lockstep.delta.snapshot import read_header
 from lockstep.errors import CorruptTimelineError, ForeignCommitError, InvalidError, MissingFilesError
+from lockstep.forks import Lock
 from lockstep.storage import Storage
 from lockstep.timeline.entry import NEW, Name
 
@@ -98,7 +98,7 @@ class Policies:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._known: LRUCache[str, tuple[int, Policy]] = LRUCache(KEPT)
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def at(self, id: str, location: str, version: int, newest: int) -> Policy:
         """Return a table's policy at a version of its log; before the first it is the default.

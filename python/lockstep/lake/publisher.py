@@ -20,9 +20,11 @@ from operator import itemgetter
 
 from msgspec import structs
 
+from lockstep.caches import MIB
 from lockstep.delta.log import commit_path, log_files
 from lockstep.delta.publish import Displaced, content, publish, write_checksums
 from lockstep.errors import LockstepError, UnavailableError
+from lockstep.forks import Lock, anew_in_forks
 from lockstep.lake.behind import Behind
 from lockstep.lake.changes import PastChanges
 from lockstep.lake.external import Content, ExternalEntries
@@ -47,6 +49,9 @@ OWNER_SECONDS = 5
 
 OWNED = 1_000
 """So many of the newest entries may be another thread's to publish; and so many are looked at together."""
+
+LOOKED_AT_BYTES = 16 * MIB
+"""And fewer where their commits are large: an entry may have up to 64 MiB of them."""
 
 BEHIND = 3
 """How often a commit is moved behind a foreign one in one go, before its table is set aside."""
@@ -120,9 +125,14 @@ class Publisher:
         self._behind = Behind(storage, timeline, past, policies, self.overwritten)
         self._progress = Progress()
         self._finished: dict[int, Finished] = {}
-        self._owners: dict[str, threading.Event] = {}
         self._errors: dict[tuple[int, str], LockstepError] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
+        self.begin_anew()
+        anew_in_forks(self)
+
+    def begin_anew(self) -> None:
+        """Wait for nobody, in a process that was forked: the threads that are about to publish are its parent's."""
+        self._owners: dict[str, threading.Event] = {}
 
     def publish_all(self, *, files: int | None = None) -> Database:
         """Return the newest database version, with all that it ratified published, but for tables set aside.
@@ -220,7 +230,7 @@ class Publisher:
             return
         deadline = time.monotonic() + OWNER_SECONDS
         after = max(self._current_progress().through, head.version - OWNED, head.expired.first_kept - 1)
-        for entry in self._timeline.entries(min(after, head.version), head.version):
+        for entry in self._timeline.scan(min(after, head.version), head.version):
             if (owner := self._owners.get(entry.transaction.id)) is not None:
                 owner.wait(max(0, deadline - time.monotonic()))
 
@@ -244,7 +254,7 @@ class Publisher:
         """
         failed = {id_ for _, id_ in progress.failures}
         pending = self._pending(progress, head)
-        while some := list(islice(pending, OWNED)):
+        while some := _some(pending):
             newest = {write.id: (entry, write) for entry, writes in some for write in writes}
             looks = [(entry, write) for id_, (entry, write) in newest.items() if id_ not in failed]
             are_there = self._pool.map(lambda each: self._is_there(*each), looks, quick=self._storage.quick)
@@ -370,9 +380,11 @@ class Publisher:
     def _prove(self, entry: Entry, write: TableWrite, fresh: bool, version: int) -> None:
         """See that a commit may be written: into a store to be trusted, and behind what it was ratified behind.
 
-        Whoever has just ratified it has looked at that then.
+        Whoever has just ratified it has looked at that then. Of what others did it has to be sure that it stays: were a
+        part of its commits in the tables' logs after a power cut, and its entry not, they would be a plain writer's.
         """
         self._timeline.prove_store()
+        self._timeline.secure_through(entry.version)
         if not fresh:
             self.overwritten.check_base(entry, write, version)
 
@@ -459,3 +471,15 @@ class Publisher:
             return None if is_needless else Content(moves=[placed.move], message=placed.message)
 
         self._external.append(moved)
+
+
+def _some(pending: Iterator[tuple[Entry, list[TableWrite]]]) -> list[tuple[Entry, list[TableWrite]]]:
+    """Return the next of what is pending that are looked at together."""
+    some: list[tuple[Entry, list[TableWrite]]] = []
+    size = 0
+    for entry, writes in islice(pending, OWNED):
+        some.append((entry, writes))
+        size += sum(len(line) for write in writes for commit in write.commits for line in commit.inline or ())
+        if size > LOOKED_AT_BYTES:
+            break
+    return some

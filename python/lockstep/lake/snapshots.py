@@ -134,9 +134,9 @@ def _take_in(lake: Lake, tx: Transaction, tables: Iterable[Table]) -> None:
 
 def _move_on(lake: Lake, tx: Transaction, tables: Iterable[str]) -> None:
     newest = lake.refresh()
-    entries = lake.timeline.entries(tx.base.version, newest.version)
-    version = tx.seen.moved_to(entries, tx.base.version, set(tables))
-    if version > tx.base.version:
+    before = tx.base.version
+    version = tx.seen.moved_to(lake.timeline.scan(before, newest.version), before, set(tables))
+    if version > before:
         base = newest if version == newest.version else lake.timeline.at(version)
         base = structs.replace(base, set_aside=newest.set_aside | tx.base.set_aside | base.set_aside)
-        tx.move_to(base, entries[: version - tx.base.version])
+        tx.move_to(base, lake.timeline.scan(before, version))

@@ -180,6 +180,16 @@ class Storage(ABC):
         """
         return
 
+    def sync_names(self, folder: str) -> None:  # noqa: ARG002 (a store that stores before it answers)
+        """See that the objects in a folder outlive a power cut, whoever wrote them: they are read before that is sure.
+
+        Object stores have nothing to do here, as with `flush`; what is written by `put_if_absent` needs only its name.
+
+        Raises:
+            UnavailableError: the store failed; any of them may be gone after a power cut.
+        """
+        return
+
     def put_once(self, path: str, data: bytes) -> None:
         """Write an object whose name says what is in it; fine when it is there already.
 

@@ -144,6 +144,10 @@ class LocalStorage(Storage):
         for folder in sorted(folders, key=len, reverse=True):
             self._flush(folder)
 
+    def sync_names(self, folder: str) -> None:
+        with self._reporting("flush", folder):
+            self._sync_names(self._folder(folder))
+
     def _flush(self, path: str) -> None:
         """Put a file, or a folder's list of names, on the disk; nothing, where there is none."""
         with self._reporting("flush", path.removeprefix(self._prefix)), contextlib.suppress(FileNotFoundError):

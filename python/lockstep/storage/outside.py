@@ -13,11 +13,11 @@ nowhere is reached as the root is, unless the settings say that nothing else may
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from lockstep.errors import InvalidError
+from lockstep.forks import Lock
 from lockstep.settings import LOCATIONS_ONLY
 from lockstep.storage import Found, Mine, Names, Storage, Theirs, has_options, is_local, open_storage, url_of
 from lockstep.storage.locations import (
@@ -176,10 +176,10 @@ class OutsideStorage(Storage):
         self._options = options
         self._fsync_data = fsync_data
         self._root = "" if locations == NO_LOCATIONS else comparable(inner.url)
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._others: dict[tuple[str, str], Storage] = {}
         self._around: dict[str, OutsideStorage] = {}
-        self._proving = threading.Lock()
+        self._proving = Lock()
         self._proven: set[Storage] = set()
         self.claim = inner.claim
         self.quick = inner.quick
@@ -252,6 +252,10 @@ class OutsideStorage(Storage):
             by_store.setdefault(store, []).append(inside)
         for store, files in by_store.items():
             store.flush(files)
+
+    def sync_names(self, folder: str) -> None:
+        store, inside, _ = self._at(folder)
+        store.sync_names(inside)
 
     def get(self, path: str) -> bytes | None:
         store, inside, _ = self._at(path)

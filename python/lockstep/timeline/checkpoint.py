@@ -15,7 +15,6 @@ write the checkpoint of a version write the same bytes.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import itemgetter
@@ -24,6 +23,7 @@ from typing import Any
 from immutables import Map
 
 from lockstep.errors import CorruptTimelineError, LockstepError, SnapshotTooOldError, UnavailableError
+from lockstep.forks import Lock
 from lockstep.storage import Mine, Storage
 from lockstep.timeline.base import base_path, base_versions, read_base
 from lockstep.timeline.database import NOTHING_EXPIRED, Database
@@ -138,7 +138,7 @@ class Checkpoints:
         self._newest: Manifest | None = None
         self.expired = NOTHING_EXPIRED
         self._listing: list[int] = []
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def expire(self, expired: Expired) -> None:
         """Note which versions have expired."""
@@ -394,7 +394,7 @@ class _FromEntries:
         self._version = version
         self._maps: Mapping[str, Mapping[Any, Any]] | None = None
         self._sorted: dict[str, list[tuple[Any, Any]]] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def whole(self, name: str) -> list[tuple[Any, Any]]:
         """Return the pairs of one of its maps, in order; who else asks meanwhile waits.

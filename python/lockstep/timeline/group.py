@@ -30,6 +30,7 @@ from lockstep.errors import (
     UnavailableError,
     UnsupportedError,
 )
+from lockstep.forks import anew_in_forks
 from lockstep.storage import Mine, Theirs
 from lockstep.storage.proof import prove_or_look
 from lockstep.timeline.ahead import fetch_for
@@ -143,12 +144,20 @@ class Appending(Growing):
     refusal: str = ""
 
     def _begin_appending(self) -> None:
-        """Make the queue: at most one group that is being put, and one behind it that others join."""
+        """Make the queue."""
+        self._last_doubtful = NEW  # the highest name of a file of which nobody knew whether it was written
+        self._is_proven = self.storage.is_proven_by_use
+        self.begin_anew()
+        anew_in_forks(self)
+
+    def begin_anew(self) -> None:
+        """Have an empty queue: at most one group that is being put, and one behind it that others join.
+
+        In a process that was forked, what is in it is its parent's to put, and what that appended is another's.
+        """
         self._turn = threading.Condition()
         self._groups: list[_Group] = []
-        self._last_doubtful = NEW  # the highest name of a file of which nobody knew whether it was written
         self._own: LRUCache[str, None] = LRUCache(REMEMBERED)
-        self._is_proven = self.storage.is_proven_by_use
 
     def _arbitrate(self, first: Entry, arbiter: Arbiter | None) -> None:
         """Have entries decided by the lake's arbiter, which its entry 0 names, if that is the one that is given."""
@@ -245,13 +254,14 @@ class Appending(Growing):
             return last if is_ahead and after == head.database.version else None
         stamp = max(to_millisecond(self._clock()), base.database.committed_at + _TICK)
         member = self._checked(make(base.database.version + 1, stamp), base, stamp)
+        self._own[member.entry.transaction.id] = None
         if last is None or not last.is_open:
-            last = _Group(base, prior=last)
-            self._groups.append(last)
+            last = _Group(base, prior=last, members=[member])
+            self._groups.append(last)  # last of all: an interrupt may come behind each call
         elif not last.has_room(member):
             return self._groups[0]
-        last.members.append(member)
-        self._own[member.entry.transaction.id] = None
+        else:
+            last.members.append(member)
         return last, member
 
     def _may_land(self, group: _Group, head: State) -> bool:
@@ -394,7 +404,10 @@ class Appending(Growing):
     def _decide(self, group: _Group, data: bytes) -> Mine | Theirs:
         """Make the file of a group the one of its versions, unless another is: the store decides, or the arbiter."""
         if self.arbitration is None:
-            return self.storage.put_if_absent(entry_path(group.first), data)
+            put = self.storage.put_if_absent(entry_path(group.first), data)
+            if isinstance(put, Mine):
+                self._durable_through = max(self._durable_through, group.state.database.version)
+            return put
         return self.arbitration.put(group.first, group.state.database.version, data)
 
     def _expired_since(self, entry: Entry, version: int) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from lockstep.timeline.ahead import fetch_for
 from lockstep.timeline.clock import far_ahead
-from lockstep.timeline.entry import Entry
+from lockstep.timeline.entry import NEW, Entry
 from lockstep.timeline.fence import counts_on, fence, left_behind, now
-from lockstep.timeline.files import File, Gets, Stored, read
+from lockstep.timeline.files import FOLDER, File, Gets, Stored, read
 from lockstep.timeline.fold import FETCHED_FOR
 from lockstep.timeline.known import Known
 from lockstep.timeline.state import State
@@ -26,12 +26,16 @@ class Growing(Known):
 
     Attributes:
         _sure_at: when the head was known to be one after which nothing has expired, see `lockstep.timeline.fence`.
+        _durable_through: the entries up to this one are known to outlive a power cut.
     """
 
     _sure_at = -math.inf
+    _durable_through = NEW
 
-    def refresh(self, *, files: int | None = None) -> list[Entry]:
+    def refresh(self, *, files: int | None = None) -> Iterator[Entry]:
         """Read what was committed since, and return the entries that are new since this call began, oldest first.
+
+        Who has not looked for long may find more than memory has room for: they are handed out a few at a time.
 
         Args:
             files: so many files at most; None reads until there is none.
@@ -43,7 +47,20 @@ class Growing(Known):
         """
         version = self._head.version
         self._read_on(self.storage, files)
-        return self.entries(version)
+        return self.scan(version)
+
+    def secure_through(self, version: int) -> None:
+        """See that the entries up to a version are durable, before anything is made of them that may outlive them.
+
+        An entry of a local lake can be read a moment before its writer has seen that its name is on the disk.
+
+        Raises:
+            UnavailableError: the store failed; nobody knows whether they outlive a power cut.
+        """
+        if version > self._durable_through:
+            head = self._head.version
+            self.storage.sync_names(FOLDER)
+            self._durable_through = max(self._durable_through, head)
 
     def _read_on(self, storage: Gets, at_most: int | None = None) -> None:
         begun, number, is_end, is_free = self._puts_begun, 0, False, False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import dropwhile, takewhile
@@ -12,6 +11,7 @@ from msgspec import structs
 from lockstep.arguments import takes
 from lockstep.caches import MIB, Cache
 from lockstep.errors import ExpiredError, InvalidError, SnapshotTooOldError
+from lockstep.forks import Lock
 from lockstep.storage import Storage
 from lockstep.timeline.checkpoint import Checkpoints
 from lockstep.timeline.clock import Clock, far_ahead
@@ -55,7 +55,7 @@ class Known:
         """Begin with what the entries up to a version say; `every` is how far checkpoints are apart, 0 the default."""
         self.storage = storage
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._history = history
         self._checkpoints = checkpoints
         self._every = every or CHECKPOINT_EVERY

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Iterator
 from contextlib import suppress
 
 from immutables import Map
@@ -250,8 +251,10 @@ class Timeline(Appending):
         timeline._read_on(files)
         return timeline
 
-    def refresh(self, *, files: int | None = None) -> list[Entry]:
+    def refresh(self, *, files: int | None = None) -> Iterator[Entry]:
         """Read what was committed since, and return the entries that are new since this call began, oldest first.
+
+        Those are handed out a few at a time, as `scan` does.
 
         If the entries after the head have expired, the timeline begins anew, as `open` does. No entries lead from the
         old head to the new one then, so nothing is returned.
@@ -263,7 +266,7 @@ class Timeline(Appending):
             new = super().refresh(files=files)
         except ExpiredError as error:
             _log.info("%s", error)
-            new = []
+            new = iter(())
             self._begin_anew()
         if self._checkpoints.is_left(self._head):
             self._move_on()
@@ -326,6 +329,7 @@ class Timeline(Appending):
         with self._lock:
             self._hint = hint
         try:
+            self.secure_through(hint.version)  # one that names an entry which is gone is a proof that it was lost
             write_hint(self.storage, hint)
         except UnavailableError as error:
             with self._lock:

@@ -15,7 +15,6 @@ and reads.
 from __future__ import annotations
 
 import logging
-import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -23,6 +22,7 @@ from operator import attrgetter
 from typing import TypeVar
 
 from lockstep.caches import MIB, Cache
+from lockstep.forks import Lock
 from lockstep.storage import Storage
 from lockstep.timeline.entry import Entry
 from lockstep.timeline.files import encode
@@ -68,7 +68,7 @@ class Past:
         self._read = Cache[Segment, list[Entry]](KEPT_BYTES)
         self._times_read = Cache[Segment, list[datetime]](KEPT_BYTES // 8)
         self._bad: set[Segment] = set()
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def newest_first(self, first_kept: int, head: int, after: int = -1, through: int | None = None) -> Iterator[Entry]:
         """Yield what there is of `after` < version <= `through`, newest first.

@@ -224,15 +224,16 @@ class Transaction:
         """Note that the logs of tables were looked at: what plain Delta writers do from now on, it does not see."""
         self._looked_at |= {table.id for table in tables}
 
-    def move_to(self, base: Database, entries: Sequence[Entry]) -> None:
+    def move_to(self, base: Database, entries: Iterable[Entry]) -> None:
         """Go on with a later snapshot, which `seen` does not tell from the one before.
 
         Args:
             base: the database version.
             entries: those that made it of the snapshot before.
         """
-        written = {each.id for entry in entries for each in entry.writes}
-        written |= {each.id for entry in entries for each in entry.moved}
+        written: set[str] = set()
+        for entry in entries:
+            written |= {write.id for write in entry.writes} | {move.id for move in entry.moved}
         for names in (self.names, *(point.names for point in self._savepoints)):
             names.move_to(base, written)
         self.base = base

@@ -243,6 +243,28 @@ def test_a_group_that_nobody_puts_is_put_by_who_waits(
     assert not waiting(timeline)
 
 
+def test_who_is_interrupted_as_he_begins_a_group_leaves_none_without_an_entry(
+    timeline: Timeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C between two lines: a signal is looked at behind each call."""
+    monkeypatch.setattr(lockstep.timeline.group, "PATIENCE_SECONDS", 0.01)
+
+    class Interrupted(list[Any]):
+        def append(self, each: Any) -> None:
+            super().append(each)
+            if len(begun) < 1:
+                begun.append(each)
+                raise KeyboardInterrupt
+
+    begun: list[Any] = []
+    monkeypatch.setattr(timeline, "_groups", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        timeline.append(draft("a"), after=0)
+    assert isinstance(timeline.append(draft("b"), 0, anyhow(draft("b"))), Ratified)
+    assert ids(timeline.entries(0))[-1] == "b"
+    assert not waiting(timeline)
+
+
 @pytest.mark.parametrize("line", [1, -1], ids=["as it begins to lead", "as it ends"])
 def test_whenever_who_leads_is_interrupted_the_next_is_put(
     timeline: Timeline, monkeypatch: pytest.MonkeyPatch, line: int

@@ -254,7 +254,7 @@ def test_a_definite_failure_is_no_doubt(timeline: Timeline, store: FaultyStorage
     store.fail("put_if_absent", path=".json", definite=True)
     with pytest.raises(UnavailableError, match="injected"):
         timeline.append(draft("a"), after=0)
-    assert timeline.refresh() == []
+    assert [*timeline.refresh()] == []
     commit(timeline, "a")
 
 
@@ -285,7 +285,7 @@ def test_whether_the_hint_can_be_written_is_not_asked_under_the_lock(tmp_path: P
 
     class Asked(FaultyStorage):
         def is_writable(self, folder: str) -> bool:
-            locked.append(timeline._lock.locked())
+            locked.append(timeline._lock._inner.locked())
             return super().is_writable(folder)
 
     timeline = Timeline.create(Asked(open_storage(str(tmp_path))))
