@@ -7,7 +7,7 @@ import lockstep.spark.scans.{ByPath, ReadLog, Scans}
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
-import org.apache.spark.sql.execution.QueryExecution
+import org.apache.spark.sql.execution.{QueryExecution, SQLExecution}
 import org.apache.spark.sql.lockstep.{Internals, LockstepException}
 
 import scala.jdk.CollectionConverters._
@@ -35,13 +35,24 @@ private[spark] object Transactions {
   /**
    * Names what a session's transactions are kept under: itself, or what all sessions that share them say. One that it
    * takes part in it keeps to, whatever it says meanwhile; a stream's batches share none, for their checkpoint would go on
-   * without it.
+   * without it. What a statement does in another session is its own doing: Delta looks in a clone of the session for the
+   * rows that it replaces.
    */
   def owner(session: SparkSession): String = {
     val own = Internals.id(session)
     def shared = if (isInStream(session)) None else Option(session.conf.get(Shared, "")).filter(_.nonEmpty)
-    all.find(_.hasJoined(own)).map(_.owner).orElse(shared.map(SharedOwner + _)).getOrElse(own)
+    joined(session).map(_.owner).orElse(shared.map(SharedOwner + _)).orElse(around(session).map(_.owner)).getOrElse(own)
   }
+
+  private def joined(session: SparkSession): Option[OpenTransaction] = all.find(_.hasJoined(Internals.id(session)))
+
+  /** The transaction whose statement this thread executes, in whatever session it goes on. */
+  private def around(session: SparkSession): Option[OpenTransaction] =
+    for {
+      id <- Option(session.sparkContext.getLocalProperty(SQLExecution.EXECUTION_ROOT_ID_KEY))
+      query <- Option(SQLExecution.getQueryExecution(id.toLong))
+      tx <- joined(query.sparkSession)
+    } yield tx
 
   private val Shared = "lockstep.shared_transaction"
   private val SharedOwner = "shared:"
@@ -84,7 +95,7 @@ private[spark] object Transactions {
    */
   def enter(session: SparkSession): Option[OpenTransaction] = {
     val tx = of(session)
-    tx.foreach(_.join(session))
+    if (joined(session).nonEmpty || around(session).isEmpty) tx.foreach(_.join(session))
     describe(session, tx)
     tx
   }
