@@ -184,6 +184,30 @@ def test_a_statement_on_its_own_that_writes_reads_none_by_its_path(spark: Any, f
     assert spark.table("u").count() == 1
 
 
+@pytest.mark.parametrize("value", ["count(*)", "max(id)", "sum(id)"])
+def test_nor_what_delta_answers_from_statistics(spark: Any, folder: Path, value: str) -> None:
+    """Of what a column is set from nothing is left in the plan that is executed."""
+    spark.sql("INSERT INTO u VALUES (2)")
+    query = f"SELECT int({value}) AS id FROM {by_path(folder)}"
+    for statement in (
+        f"UPDATE u SET id = ({query})",
+        f"MERGE INTO u USING (SELECT 2 AS n) s ON u.id = s.n WHEN MATCHED THEN UPDATE SET id = ({query})",
+        f"MERGE INTO u USING (SELECT 3 AS n) s ON u.id = s.n WHEN NOT MATCHED THEN INSERT (id) VALUES (({query}))",
+        f"INSERT INTO u {query}",
+    ):
+        refused(spark, lambda said=statement: spark.sql(said))
+    using = spark.sql(query).write.mode("overwrite").option("replaceUsing", "id")
+    condition = f"u.id = new.id AND u.id = ({query})"
+    on = spark.sql("SELECT 2 AS id").alias("new").write.mode("overwrite")
+    on = on.option("targetAlias", "u").option("replaceOn", condition)
+    for begin, end in (("SELECT 1", "SELECT 1"), ("BEGIN", "ROLLBACK")):
+        for rows in (using, on):
+            spark.sql(begin)
+            refused(spark, lambda rows=rows: rows.insertInto("u"))
+            spark.sql(end)
+    assert [row.id for row in spark.table("u").collect()] == [2]
+
+
 def test_what_is_no_table_of_the_lake_is_read_by_its_path(spark: Any, root: Path, tmp_path: Path, folder: Path) -> None:
     places = [tmp_path / "outside", root / "landing" / "files"]
     for place in places:

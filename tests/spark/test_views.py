@@ -109,6 +109,29 @@ def w(spark: Any) -> str:
     return "lake.default.w"
 
 
+MERGED = "MERGE INTO lake.default.u USING (SELECT 1 AS id) s ON u.id = s.id"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE lake.default.u SET id = (SELECT max(id) FROM lake.default.w) WHERE id = 1",
+        f"{MERGED} WHEN MATCHED THEN UPDATE SET id = (SELECT max(id) FROM lake.default.w)",
+        f"{MERGED} + 1 WHEN NOT MATCHED THEN INSERT (id) VALUES ((SELECT max(id) FROM lake.default.w))",
+    ],
+)
+def test_a_statement_uses_a_view_that_a_column_is_set_from(w: str, spark: Any, other: Any, statement: str) -> None:
+    """Write skew: who replaces the view has read what the statement changes."""
+    spark.sql("CREATE TABLE lake.default.u AS SELECT 1 AS id")
+    other.sql("BEGIN")
+    other.sql("SELECT * FROM lake.default.u").collect()
+    other.sql(f"CREATE OR REPLACE VIEW {w} AS SELECT id + 1 AS id FROM lake.default.s")
+    spark.sql(statement)
+    with pytest.raises(PySparkException) as caught:
+        other.sql("COMMIT")
+    assert caught.value.getSqlState() == "40001"
+
+
 def test_a_dataframe_from_before_begin_has_the_snapshots_definition_or_is_refused(
     w: str, spark: Any, other: Any, root: Path
 ) -> None:

@@ -159,11 +159,15 @@ private[spark] object Reads {
    */
   def optimizing(session: SparkSession, plan: LogicalPlan, catalogs: => Map[String, Any]): Unit = plan match {
     case _: Subquery => ()
-    case _ if NoTables.in(plan) => runOf(QueryPlanningTracker.get).scans = Set.empty
+    case _ if NoTables.in(plan) =>
+      val run = runOf(QueryPlanningTracker.get)
+      run.scans = Set.empty
+      run.paths = ByPath.Nothing
     case _ =>
       val scans = (Scans.of(plan) ++ ofTravel(session, plan)).toSet
       val run = runOf(QueryPlanningTracker.get)
       run.scans = scans
+      run.paths = ByPath.of(plan).withoutPartitions // of these it has still to choose
       if (scans.nonEmpty || !ByPath.of(plan).isEmpty || Scans.folders(plan).nonEmpty) {
         checkSnapshot(session, plan, Scans.views(plan), catalogs)
         val told = logs(session)
@@ -220,6 +224,7 @@ private[spark] object Reads {
         executed.views.addAll(Scans.views(plan).asJava)
       }
     }
+    for (run <- known if !run.paths.isEmpty; executed <- current(session)) executed.paths.add(run.paths)
     planning(session, query.optimizedPlan) // which may have been before the transaction began
   }
 }

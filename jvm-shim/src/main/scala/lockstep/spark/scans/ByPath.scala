@@ -43,6 +43,7 @@ final private[spark] case class ByPath(paths: Set[Path], tables: Set[CatalogTabl
 }
 
 private[spark] object ByPath {
+  val Nothing: ByPath = ByPath(Set.empty, Set.empty)
 
   /** What Delta reads of a log to know a table's state is none of it. */
   def of(plan: LogicalPlan): ByPath = {

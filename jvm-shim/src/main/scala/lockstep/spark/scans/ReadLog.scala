@@ -57,6 +57,9 @@ private[spark] object ReadLog {
    */
   final class Run(tracker: QueryPlanningTracker) {
     @volatile private[spark] var scans = Set.empty[Scan]
+
+    /** What it reads by path. Delta may answer it from statistics, and then the plan that is executed has none of it. */
+    @volatile private[spark] var paths = ByPath.Nothing
     private val planning = new WeakReference(tracker)
 
     /** Whether the optimizer has done with it. A phase is among a query's once it has ended. */

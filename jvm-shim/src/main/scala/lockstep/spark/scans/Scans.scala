@@ -212,12 +212,15 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
   private[scans] def all(plan: LogicalPlan): Seq[LogicalRelation] =
     withSubqueries(plan) ++ cached(plan).flatMap(cache => all(cache.cacheBuilder.logicalPlan))
 
-  /** An analyzed command has its query in a field. That of a view is not run. */
+  /**
+   * An analyzed command has its query in a field. That of a view is not run. What Delta's commands set a column to may be a
+   * query as well: it is in an expression of the command itself.
+   */
   private[scans] def fields(plan: LogicalPlan): Seq[LogicalPlan] = plan match {
     case view: CreateViewCommand => Seq(view.plan)
-    case DeleteCommand(_, _, target, _) => Seq(target)
-    case update: UpdateCommand => Seq(update.target)
-    case merge: MergeIntoCommand => Seq(merge.target, merge.source)
+    case delete: DeleteCommand => Seq(delete, delete.target)
+    case update: UpdateCommand => Seq(update, update.target)
+    case merge: MergeIntoCommand => Seq(merge, merge.target, merge.source)
     case other => Seq(other)
   }
 

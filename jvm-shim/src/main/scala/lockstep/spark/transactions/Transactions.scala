@@ -3,10 +3,12 @@ package lockstep.spark.transactions
 import java.util.Properties
 import java.util.concurrent.ConcurrentHashMap
 
+import lockstep.spark.overlay.Overlay
 import lockstep.spark.scans.{ByPath, ReadLog, Scans}
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.delta.OptimisticTransaction
 import org.apache.spark.sql.execution.QueryExecution
 import org.apache.spark.sql.lockstep.{Internals, LockstepException}
 
@@ -35,13 +37,27 @@ private[spark] object Transactions {
   /**
    * Names what a session's transactions are kept under: itself, or what all sessions that share them say. One that it
    * takes part in it keeps to, whatever it says meanwhile; a stream's batches share none, for their checkpoint would go on
-   * without it.
+   * without it. What Delta does for a statement in another session is the statement's doing: it looks in a clone of the
+   * session for the rows that it replaces.
    */
   def owner(session: SparkSession): String = {
     val own = Internals.id(session)
     def shared = if (isInStream(session)) None else Option(session.conf.get(Shared, "")).filter(_.nonEmpty)
-    all.find(_.hasJoined(own)).map(_.owner).orElse(shared.map(SharedOwner + _)).getOrElse(own)
+    joined(session).map(_.owner).orElse(shared.map(SharedOwner + _)).orElse(writing.map(_.owner)).getOrElse(own)
   }
+
+  private def joined(session: SparkSession): Option[OpenTransaction] = all.find(_.hasJoined(Internals.id(session)))
+
+  /**
+   * The transaction in which Delta writes a table in this thread, in whatever session it goes on. What Spark does in a clone,
+   * to fill a cache anew behind a write, is not the transaction's.
+   */
+  private def writing: Option[OpenTransaction] =
+    for {
+      active <- OptimisticTransaction.getActive() if Overlay.isOfTransaction(active.deltaLog.dataPath)
+      id <- Overlay.parse(active.deltaLog.dataPath.toUri.getAuthority).id
+      tx <- all.find(_.id == id)
+    } yield tx
 
   private val Shared = "lockstep.shared_transaction"
   private val SharedOwner = "shared:"
@@ -84,7 +100,7 @@ private[spark] object Transactions {
    */
   def enter(session: SparkSession): Option[OpenTransaction] = {
     val tx = of(session)
-    tx.foreach(_.join(session))
+    if (joined(session).nonEmpty || writing.isEmpty) tx.foreach(_.join(session))
     describe(session, tx)
     tx
   }
