@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -195,7 +196,7 @@ def test_nor_what_delta_answers_from_statistics(spark: Any, folder: Path, value:
         f"MERGE INTO u USING (SELECT 3 AS n) s ON u.id = s.n WHEN NOT MATCHED THEN INSERT (id) VALUES (({query}))",
         f"INSERT INTO u {query}",
     ):
-        refused(spark, lambda said=statement: spark.sql(said))
+        refused(spark, partial(spark.sql, statement))
     using = spark.sql(query).write.mode("overwrite").option("replaceUsing", "id")
     condition = f"u.id = new.id AND u.id = ({query})"
     on = spark.sql("SELECT 2 AS id").alias("new").write.mode("overwrite")
@@ -203,7 +204,7 @@ def test_nor_what_delta_answers_from_statistics(spark: Any, folder: Path, value:
     for begin, end in (("SELECT 1", "SELECT 1"), ("BEGIN", "ROLLBACK")):
         for rows in (using, on):
             spark.sql(begin)
-            refused(spark, lambda rows=rows: rows.insertInto("u"))
+            refused(spark, partial(rows.insertInto, "u"))
             spark.sql(end)
     assert [row.id for row in spark.table("u").collect()] == [2]
 
