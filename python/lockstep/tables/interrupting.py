@@ -1,27 +1,35 @@
-"""Statements without Spark that run for too long: what DuckDB computes for them is interrupted, and they are refused.
+"""Statements without Spark that run for too long, or are stopped by Ctrl-C: what DuckDB computes is interrupted.
 
 What Arrow and the store do meanwhile is not interrupted; a statement that was late is refused when it comes to its end.
 """
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from contextvars import ContextVar, copy_context
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from lockstep.errors import CancelledError
 from lockstep.settings import STATEMENT_TIMEOUT
 from lockstep.transactions.transaction import Transaction
-from lockstep.workers import thread_of
+from lockstep.workers import begin, thread_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _AGAIN_SECONDS = 0.1
 """DuckDB forgets an interrupt that comes just before a query begins, so it is interrupted again after so long."""
+
+_STOPPED = re.compile(r"Invalid Input Error: [^']+ registered as '.*' failed: KeyboardInterrupt\b", re.DOTALL)
+"""What DuckDB says where Ctrl-C came while it asked for rows; its words are all that is left of the exception."""
+
+T = TypeVar("T")
 
 
 class _Running:
@@ -104,6 +112,32 @@ def interrupted(connection: DuckDBPyConnection) -> Iterator[None]:
     running = _RUNNING.get()
     with nullcontext() if running is None else running.using(connection):
         yield
+
+
+def stoppable(connection: DuckDBPyConnection, compute: Callable[[], T]) -> T:
+    """Have a connection compute something, and stop it when a signal's handler raises: Ctrl-C, or a caller's own alarm.
+
+    DuckDB itself looks for signals at the beginning alone, and raises errors of its own in place of what their handlers
+    raise. Python handles them in the main thread, so that one waits while another computes.
+
+    Raises:
+        What the function, or the handler of a signal, raises.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return compute()
+    computed = begin(partial(copy_context().run, compute), "lockstep-query")
+    try:
+        return computed.result()
+    except BaseException:
+        while not computed.done():
+            connection.interrupt()
+            wait([computed], _AGAIN_SECONDS)
+        raise
+
+
+def was_stopped(error: Exception) -> bool:
+    """Tell whether what DuckDB fails with is Ctrl-C, which came while it asked for the schema of rows, or for them."""
+    return _STOPPED.match(str(error)) is not None
 
 
 def _cancelled(tx: Transaction, seconds: float) -> CancelledError:

@@ -16,7 +16,7 @@ from lockstep.arguments import check_text
 from lockstep.errors import InvalidError, UndefinedError, UnsupportedError
 from lockstep.tables.conditions import SYNTAX
 from lockstep.tables.conform import NO_COLUMN, OUT_OF_RANGE, WRONG_TYPE, arrow_table, check_fields
-from lockstep.tables.interrupting import interrupted
+from lockstep.tables.interrupting import interrupted, stoppable, was_stopped
 from lockstep.tables.layout import RESERVED
 from lockstep.tables.schema import quoted
 from lockstep.timeline.entry import Name
@@ -41,9 +41,10 @@ def connected() -> Iterator[DuckDBPyConnection]:
     """
     import duckdb
 
-    connection = duckdb.connect(":memory:", config={"enable_external_access": "false"})
-    connection.execute("SET python_enable_replacements = false")
-    connection.execute("SET TimeZone = 'UTC'")
+    with as_ours():
+        connection = duckdb.connect(":memory:", config={"enable_external_access": "false"})
+        connection.execute("SET python_enable_replacements = false")
+        connection.execute("SET TimeZone = 'UTC'")
     try:
         with interrupted(connection):
             yield connection
@@ -72,12 +73,8 @@ def _register_rows(connection: DuckDBPyConnection, name: str, rows: Any) -> None
     Raises:
         InvalidError, UnsupportedError: DuckDB does not take them, as rows without columns, or half floats (0A000).
     """
-    import duckdb
-
-    try:
+    with as_ours():
         connection.register(name, rows)
-    except duckdb.Error as error:
-        raise refusal(error) from error
 
 
 def check_one_value_a_row(relations: Mapping[str, pa.Table], tables: str, expressions: Iterable[str]) -> None:
@@ -127,16 +124,32 @@ def answer(connection: DuckDBPyConnection, query: str) -> pa.Table:
     Raises:
         InvalidError: DuckDB refuses the query, or a value in it.
     """
+    with as_ours():
+        return stoppable(connection, lambda: connection.sql(query).to_arrow_table())
+
+
+@contextmanager
+def as_ours() -> Iterator[None]:
+    """Raise what DuckDB refuses in the block as Lockstep's error, with DuckDB's words.
+
+    Raises:
+        KeyboardInterrupt: that came while DuckDB asked for rows.
+        MemoryError: there is too little memory, as where Arrow finds that out.
+        InvalidError: it refuses anything else.
+    """
     import duckdb
 
     try:
-        return connection.sql(query).to_arrow_table()
+        yield
     except duckdb.Error as error:
-        raise refusal(error) from error
+        if was_stopped(error):
+            raise KeyboardInterrupt from error
+        if isinstance(error, duckdb.OutOfMemoryException):
+            raise MemoryError(f"DuckDB: {error}") from error
+        raise _refusal(error) from error
 
 
-def refusal(error: Exception) -> InvalidError:
-    """Return what DuckDB refused as Lockstep's error, with DuckDB's words."""
+def _refusal(error: Exception) -> InvalidError:
     import duckdb
 
     states: dict[type[Exception], str] = {
@@ -161,11 +174,8 @@ def check_query(query: str) -> None:
     """
     import duckdb
 
-    try:
-        with connected() as connection:
-            statements = connection.extract_statements(query)
-    except duckdb.Error as error:
-        raise refusal(error) from error
+    with as_ours(), connected() as connection:
+        statements = connection.extract_statements(query)
     if len(statements) != 1:
         raise InvalidError(f"{len(statements)} statements: give one query", sqlstate=SYNTAX)
     if statements[0].type != duckdb.StatementType.SELECT:
@@ -378,14 +388,10 @@ def register(connection: DuckDBPyConnection, name: Name, data: Any, alias: str) 
     Raises:
         InvalidError: DuckDB refuses it, as where it has something else of that name.
     """
-    import duckdb
-
-    try:
+    with as_ours():
         connection.register(alias, data)
         schema = quoted(".".join(name.namespace))
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
         connection.execute(f"CREATE OR REPLACE VIEW {schema}.{quoted(name.table)} AS SELECT * FROM {quoted(alias)}")
         if name.namespace == DEFAULT_NAMESPACE:
             connection.execute(f"CREATE OR REPLACE VIEW main.{quoted(name.table)} AS SELECT * FROM {quoted(alias)}")
-    except duckdb.Error as error:
-        raise refusal(error) from error
