@@ -208,6 +208,18 @@ def _column(rows: pa.Table, stored: str, field: Mapping[str, Any], wanted: pa.Fi
     return pa.chunked_array(chunks, type=wanted.type)
 
 
+def _with_offsets(array: pa.Array) -> pa.Array:
+    """Return lists that lie one behind the other; those of one length, and views, Arrow's writer keeps as such.
+
+    Arrow's own cast of views makes lists that end beyond their values.
+    """
+    if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        return array
+    ends = pc.cumulative_sum(pc.fill_null(pc.list_value_length(array), 0).cast(pa.int32()))
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+    return pa.ListArray.from_arrays(offsets, pc.list_flatten(array), mask=pc.is_null(array))
+
+
 def _as_logged(array: pa.Array, type_: Any, wanted: pa.DataType, layout: Layout) -> pa.Array:
     """Return an array of a file as its column's type: fields of structs by their names in files, missing ones null."""
     if array.type == wanted:
@@ -225,6 +237,7 @@ def _as_logged(array: pa.Array, type_: Any, wanted: pa.DataType, layout: Layout)
         ]
         return pa.StructArray.from_arrays(children, fields=fields, mask=pc.is_null(array))
     if pa.types.is_list(wanted):
+        array = _with_offsets(array)
         values = _as_logged(array.values, type_["elementType"], wanted.value_type, layout)
         return pa.ListArray.from_arrays(array.offsets, values, type=wanted, mask=pc.is_null(array))
     if pa.types.is_map(wanted):
