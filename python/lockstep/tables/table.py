@@ -111,8 +111,9 @@ class TransactionTable:
         """
         table, files = self._open()
         files.layout.check_readable()
-        names = list(files.layout.types) if columns is None else list_of_names(columns, "columns")
-        if unknown := [name for name in names if name not in files.layout.types]:
+        known = files.layout.types
+        names = list(known) if columns is None else list_of_names(columns, "columns")
+        if unknown := [name for name in names if name not in known]:
             raise InvalidError(f"table {self.name} has no column {unknown[0]!r}", sqlstate=NO_COLUMN)
         snapshot = self._scope.states.snapshot(self._scope.tx, table)
         if where is None:
@@ -469,11 +470,11 @@ def with_values(rows: pa.Table, values: pa.Table, layout: Layout) -> pa.Table:
 
     Generated columns that are not among them follow from the others.
     """
-    for name in values.column_names:
-        if name in rows.column_names:
-            at = rows.column_names.index(name)
-            rows = rows.set_column(at, pa.field(name, values.schema.field(name).type), values.column(name))
-    rows = rows.drop_columns([name for name in layout.generated if name not in values.column_names])
+    set_ = dict(zip(values.column_names, values.columns, strict=True))
+    columns = [set_.get(name, column) for name, column in zip(rows.column_names, rows.columns, strict=True)]
+    fields = [pa.field(field.name, set_[field.name].type) if field.name in set_ else field for field in rows.schema]
+    rows = pa.Table.from_arrays(columns, schema=pa.schema(fields))
+    rows = rows.drop_columns([name for name in layout.generated if name not in set_])
     return taken(with_generated(rows, layout), layout)
 
 
