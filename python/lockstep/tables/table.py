@@ -381,7 +381,8 @@ class TransactionTable:
             whole = pa.concat_tables([each.rows for each in rows])
             check_rows(whole, files.layout)
             check_generated(whole, files.layout)
-        catalog = self._scope.catalog
+        catalog, tx = self._scope.catalog, self._scope.tx
+        version = tx.next_version(table.location)
         ids = self._row_ids(table, files.layout)
         writer = FileWriter(catalog.lake.storage, table.location, files.layout, now_ms=now_ms(catalog), ids=ids)
         try:
@@ -393,16 +394,17 @@ class TransactionTable:
             if told is not None and files.layout.has_feed and actions:
                 for kind, changed in told():
                     writer.write_changes(kind, changed)
+            tx.written_vectors |= vectors.keys()
+            if actions or writer.actions:
+                added = sum(1 for action in writer.actions if "add" in action)
+                metrics = {"numAddedFiles": added, "numFiles": added, **operation.metrics}
+                said = replace(operation, metrics={**metrics, "numOutputBytes": writer.bytes})
+                domain = [] if ids is None else ids.domain()
+                self._stage(table, files.layout, [*domain, *actions, *writer.actions], said)
         except BaseException:
-            catalog.lake.delete([], [*writer.paths, *vectors])
+            if version not in tx.staged.get(table.id, ()):  # else what undoes the statement finds them by its commit
+                catalog.lake.delete([], [*writer.paths, *vectors])
             raise
-        self._scope.tx.written_vectors |= vectors.keys()
-        if actions or writer.actions:
-            added = sum(1 for action in writer.actions if "add" in action)
-            metrics = {"numAddedFiles": added, "numFiles": added, **operation.metrics}
-            said = replace(operation, metrics={**metrics, "numOutputBytes": writer.bytes})
-            domain = [] if ids is None else ids.domain()
-            self._stage(table, files.layout, [*domain, *actions, *writer.actions], said)
 
     def _row_ids(self, table: Table, layout: Layout) -> RowIds | None:
         if not layout.gives_row_ids:
