@@ -103,7 +103,8 @@ def with_defaults(rows: pa.Table, layout: Layout) -> pa.Table:
     Raises:
         UnsupportedError: a default that DuckDB may not take as Spark does.
     """
-    lacking = [name for name in layout.types if name not in rows.column_names]
+    given = {*rows.column_names}
+    lacking = [name for name in layout.types if name not in given]
     defaults = {name: sql for name in lacking if (sql := default_of(layout, name)) is not None}
     if not defaults:
         return rows

@@ -116,8 +116,8 @@ def conform(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
             (42804) or that has no room (22003), a null where none may be (23502), a time outside of the years 1 to 9999
             (22008), a map that has a key twice (23505).
     """
-    names = table.column_names
-    if unknown := [each for each in names if each not in schema.names]:
+    names, known = table.column_names, {*schema.names}
+    if unknown := [each for each in names if each not in known]:
         raise InvalidError(
             f"table {name} has no column {unknown[0]!r}; it has {', '.join(schema.names)}", sqlstate=NO_COLUMN
         )
@@ -125,10 +125,10 @@ def conform(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
         raise InvalidError(
             f"rows for table {name} have two columns of one name: {', '.join(names)}", sqlstate=WRONG_TYPE
         )
-    columns = []
+    columns, given_names = [], {*names}
     for field in schema:
         what = f"column {field.name} of table {name}"
-        if field.name not in names:
+        if field.name not in given_names:
             column = pa.chunked_array([pa.nulls(table.num_rows, field.type)])
         else:
             try:

@@ -223,19 +223,24 @@ def _with_types(source: pa.Table, layout: Layout) -> pa.Table:
     Raises:
         InvalidError: a value of another type (42804), or that has no room (22003), see `conform`.
     """
-    fields = [nullable(layout.schema.field(name)) for name in source.column_names if name in layout.types]
+    given = {*source.column_names}
+    fields = [nullable(field) for field in layout.schema if field.name in given]
     columns = conform(source.select([field.name for field in fields]), pa.schema(fields), layout.name)
-    for field in fields:
-        source = source.set_column(source.column_names.index(field.name), field, columns.column(field.name))
-    return source
+    typed = dict(zip(columns.column_names, columns.columns, strict=True))
+    types = {field.name: field for field in fields}
+    return pa.Table.from_arrays(
+        [typed.get(name, column) for name, column in zip(source.column_names, source.columns, strict=True)],
+        schema=pa.schema([types.get(field.name, field) for field in source.schema]),
+    )
 
 
 def _spelled_out(clause: Clause, source: pa.Table, layout: Layout) -> Clause:
     """Return a clause whose expressions are all written down."""
     if not _is_all(clause):
         return clause
-    wanted = [name for name in layout.types if name in source.column_names or name not in layout.generated]
-    if missing := [name for name in wanted if name not in source.column_names]:
+    given, generated = {*source.column_names}, layout.generated
+    wanted = [name for name in layout.types if name in given or name not in generated]
+    if missing := [name for name in wanted if name not in given]:
         raise InvalidError(
             f"the rows that are merged have no column {missing[0]!r}, which table {layout.name} has: say which to set",
             sqlstate=NO_COLUMN,

@@ -69,8 +69,8 @@ class Files:
                 days of the old calendar.
             CorruptTimelineError: a file that is gone, or is no such Parquet file.
         """
-        names = [field.name for field in self.layout.schema] if columns is None else list(columns)
-        schema = pa.schema([self.layout.schema.field(name) for name in names])
+        every = self.layout.schema
+        schema = every if columns is None else pa.schema([every.field(name) for name in columns])
         places = [pa.field(FILE, pa.int32()), pa.field(ROW, pa.int64())]
         if with_ids:
             places += [pa.field(ID, pa.int64()), pa.field(CAME_WITH, pa.int64())]
@@ -101,10 +101,11 @@ class Files:
             count = file.metadata.num_rows
             fields = {field["name"]: field for field in self.layout.fields}
             self._check_calendar(add["path"], file, rows)
+            there = dict(zip(rows.column_names, rows.columns, strict=True))
             columns = [
                 pa.chunked_array([array_of(partition[physical[field.name]], field.type, count)])
                 if physical[field.name] in partition
-                else _column(rows, physical[field.name], fields[field.name], field, self.layout)
+                else _column(there.get(physical[field.name]), fields[field.name], field, self.layout, count)
                 for field in schema
             ]
             ids = self._ids(rows, add, count) if with_ids else {}
@@ -201,11 +202,25 @@ def _own_names(stored: Iterable[str], there: Sequence[str], layout: Layout) -> d
     return own
 
 
-def _column(rows: pa.Table, stored: str, field: Mapping[str, Any], wanted: pa.Field, layout: Layout) -> pa.ChunkedArray:
-    if stored not in rows.column_names:
-        return pa.chunked_array([pa.nulls(rows.num_rows, wanted.type)])
-    chunks = [_as_logged(chunk, field["type"], wanted.type, layout) for chunk in rows.column(stored).chunks]
+def _column(
+    stored: pa.ChunkedArray | None, field: Mapping[str, Any], wanted: pa.Field, layout: Layout, rows: int
+) -> pa.ChunkedArray:
+    if stored is None:
+        return pa.chunked_array([pa.nulls(rows, wanted.type)])
+    chunks = [_as_logged(chunk, field["type"], wanted.type, layout) for chunk in stored.chunks]
     return pa.chunked_array(chunks, type=wanted.type)
+
+
+def _with_offsets(array: pa.Array) -> pa.Array:
+    """Return lists that lie one behind the other; those of one length, and views, Arrow's writer keeps as such.
+
+    Arrow's own cast of views makes lists that end beyond their values.
+    """
+    if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        return array
+    ends = pc.cumulative_sum(pc.fill_null(pc.list_value_length(array), 0).cast(pa.int32()))
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+    return pa.ListArray.from_arrays(offsets, pc.list_flatten(array), mask=pc.is_null(array))
 
 
 def _as_logged(array: pa.Array, type_: Any, wanted: pa.DataType, layout: Layout) -> pa.Array:
@@ -225,6 +240,7 @@ def _as_logged(array: pa.Array, type_: Any, wanted: pa.DataType, layout: Layout)
         ]
         return pa.StructArray.from_arrays(children, fields=fields, mask=pc.is_null(array))
     if pa.types.is_list(wanted):
+        array = _with_offsets(array)
         values = _as_logged(array.values, type_["elementType"], wanted.value_type, layout)
         return pa.ListArray.from_arrays(array.offsets, values, type=wanted, mask=pc.is_null(array))
     if pa.types.is_map(wanted):

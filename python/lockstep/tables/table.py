@@ -111,8 +111,9 @@ class TransactionTable:
         """
         table, files = self._open()
         files.layout.check_readable()
-        names = list(files.layout.types) if columns is None else list_of_names(columns, "columns")
-        if unknown := [name for name in names if name not in files.layout.types]:
+        known = files.layout.types
+        names = list(known) if columns is None else list_of_names(columns, "columns")
+        if unknown := [name for name in names if name not in known]:
             raise InvalidError(f"table {self.name} has no column {unknown[0]!r}", sqlstate=NO_COLUMN)
         snapshot = self._scope.states.snapshot(self._scope.tx, table)
         if where is None:
@@ -380,7 +381,8 @@ class TransactionTable:
             whole = pa.concat_tables([each.rows for each in rows])
             check_rows(whole, files.layout)
             check_generated(whole, files.layout)
-        catalog = self._scope.catalog
+        catalog, tx = self._scope.catalog, self._scope.tx
+        version = tx.next_version(table.location)
         ids = self._row_ids(table, files.layout)
         writer = FileWriter(catalog.lake.storage, table.location, files.layout, now_ms=now_ms(catalog), ids=ids)
         try:
@@ -392,16 +394,17 @@ class TransactionTable:
             if told is not None and files.layout.has_feed and actions:
                 for kind, changed in told():
                     writer.write_changes(kind, changed)
+            tx.written_vectors |= vectors.keys()
+            if actions or writer.actions:
+                added = sum(1 for action in writer.actions if "add" in action)
+                metrics = {"numAddedFiles": added, "numFiles": added, **operation.metrics}
+                said = replace(operation, metrics={**metrics, "numOutputBytes": writer.bytes})
+                domain = [] if ids is None else ids.domain()
+                self._stage(table, files.layout, [*domain, *actions, *writer.actions], said)
         except BaseException:
-            catalog.lake.delete([], [*writer.paths, *vectors])
+            if version not in tx.staged.get(table.id, ()):  # else what undoes the statement finds them by its commit
+                catalog.lake.delete([], [*writer.paths, *vectors])
             raise
-        self._scope.tx.written_vectors |= vectors.keys()
-        if actions or writer.actions:
-            added = sum(1 for action in writer.actions if "add" in action)
-            metrics = {"numAddedFiles": added, "numFiles": added, **operation.metrics}
-            said = replace(operation, metrics={**metrics, "numOutputBytes": writer.bytes})
-            domain = [] if ids is None else ids.domain()
-            self._stage(table, files.layout, [*domain, *actions, *writer.actions], said)
 
     def _row_ids(self, table: Table, layout: Layout) -> RowIds | None:
         if not layout.gives_row_ids:
@@ -469,11 +472,11 @@ def with_values(rows: pa.Table, values: pa.Table, layout: Layout) -> pa.Table:
 
     Generated columns that are not among them follow from the others.
     """
-    for name in values.column_names:
-        if name in rows.column_names:
-            at = rows.column_names.index(name)
-            rows = rows.set_column(at, pa.field(name, values.schema.field(name).type), values.column(name))
-    rows = rows.drop_columns([name for name in layout.generated if name not in values.column_names])
+    set_ = dict(zip(values.column_names, values.columns, strict=True))
+    columns = [set_.get(name, column) for name, column in zip(rows.column_names, rows.columns, strict=True)]
+    fields = [pa.field(field.name, set_[field.name].type) if field.name in set_ else field for field in rows.schema]
+    rows = pa.Table.from_arrays(columns, schema=pa.schema(fields))
+    rows = rows.drop_columns([name for name in layout.generated if name not in set_])
     return taken(with_generated(rows, layout), layout)
 
 

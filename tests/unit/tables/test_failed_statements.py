@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
 
-from lockstep.errors import FailedTransactionError, InvalidError, LockstepError, NoTransactionError
+from lockstep.errors import FailedTransactionError, InvalidError, LockstepError, NoTransactionError, UnavailableError
 from lockstep.storage import open_storage
 from lockstep.tables.opened import OpenLake
 from lockstep.tables.transaction import LakeTransaction
@@ -119,6 +119,33 @@ def test_nothing_stays_in_the_store_of_what_was_undone(lake: OpenLake, propertie
         tx.rollback_to("later")
         assert tree(storage) == kept
     assert ids(lake) == [2, 3]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("properties", [{}, {"delta.enableDeletionVectors": "true"}], ids=["files", "vectors"])
+def test_nothing_stays_of_a_statement_whose_commit_was_not_staged(
+    tmp_path: Path, properties: dict[str, str], when: Literal["before", "after"]
+) -> None:
+    """Its files are written by then, and no commit says which they are."""
+    store = FaultyStorage(open_storage(str(tmp_path / "faulty"), create=True))
+    lake = OpenLake(open_catalog(store), {})
+    with lake.transaction() as tx:
+        tx.create("t", SCHEMA, properties=properties).append({"id": [1, 2], "v": [1, 2]})
+    lake.catalog.lake.upkeep.settle()
+    before = tree(store)
+    with lake.transaction() as tx:
+        tx.savepoint("before")
+        store.fail("put_if_absent", path=f"{tx.id}/00000000000000000001.json", when=when, definite=when == "before")
+        with pytest.raises(UnavailableError):
+            tx["t"].update({"v": "v + 1"}, "id = 1")
+        if when == "before":
+            tx.rollback_to("before")
+            assert tree(store) == before
+        tx.rollback()
+    # Of a commit that nobody knows to be there a run of `maintain` finds the folder.
+    assert {path for path in tree(store) if "/_lockstep/" not in path} == {
+        path for path in before if "/_lockstep/" not in path
+    }
 
 
 @pytest.mark.parametrize("how", FAILING)
