@@ -14,22 +14,24 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from msgspec import structs
 
 from lockstep.commit.files import PROBES
 from lockstep.commit.killing import Asker, end_all
 from lockstep.commit.records import keep_ended, open_transactions, remove_ended
-from lockstep.delta.log import commit_path
+from lockstep.delta.log import LOG, commit_path
 from lockstep.errors import LockstepError, ReadOnlyError, UnavailableError
 from lockstep.lake import deletions
+from lockstep.lake.claims import claim_path
 from lockstep.lake.deletions import FORMAT, Begun
 from lockstep.lake.guests import guests
 from lockstep.lake.lake import Lake
 from lockstep.retention import queue
 from lockstep.retention.clocks import check_clock
 from lockstep.retention.files import Doomed
+from lockstep.retention.pins import CLOCKS
 from lockstep.retention.planning import Plan
 from lockstep.retention.removing import Remover
 from lockstep.retention.since import Named, Since
@@ -159,6 +161,7 @@ def _begin(lake: Lake, plan: Plan, since: Since, begun: Begun, batch: Sequence[D
         named = since.read_on()
         named.is_unknown |= is_unknown
         named.add_locations(_released(lake, database))
+        named.add_locations(_claimed(lake, begun.folders))
         spared = [each for each in batch if named.spares(each.path, is_folder=each.is_folder)]
         if not spared:
             return begun, []
@@ -178,6 +181,13 @@ def _released(lake: Lake, database: Database) -> frozenset[str]:
     In those that have one a plan dooms nothing but what this lake's own dead transactions staged.
     """
     return frozenset(each for each in guests(lake.storage) if database.table_at(each) is None)
+
+
+def _claimed(lake: Lake, folders: Iterable[str]) -> list[str]:
+    """Return those of the folders of tables that no version has which another lake says to be its own by now."""
+    tables = [each for each in folders if f"/{LOG}/" not in each]
+    there = lake.side_by_side(lambda each: lake.storage.exists(claim_path(each)), tables)
+    return [each for each, is_there in zip(tables, there, strict=True) if is_there]
 
 
 def _goes_on_unseen(lake: Lake, database: Database, plan: Plan) -> bool:
@@ -284,6 +294,8 @@ def _finish(
     """
     named = Since(lake, own.head, own.head_id).read_on()
     named.add_locations(theirs)
+    named.add_locations(_claimed(lake, own.folders))
+    named.add_locations(_written(lake, own.folders, min(each.began_at for each in begun) - CLOCKS))
     if named.is_unknown or is_unknown:
         deletions.end(lake.storage, own.id)  # nothing of it has gone by this
         for each in begun:
@@ -303,6 +315,19 @@ def _finish(
         deletions.end(lake.storage, each.id)  # what is left of it, this run's own says
     if remover.remove(rest.files, rest.folders, deletions.path_of(rest.id)):
         deletions.end(lake.storage, rest.id)
+
+
+def _written(lake: Lake, folders: Iterable[str], since: datetime) -> list[str]:
+    """Return those of the folders of tables that no version has into which somebody has written since a time.
+
+    All in them was older when that was planned: else they stay until it is.
+    """
+
+    def is_written(folder: str) -> bool:
+        return any(each.modified_at > since for each in lake.storage.walk(folder))
+
+    tables = [each for each in folders if f"/{LOG}/" not in each]
+    return [each for each, found in zip(tables, lake.side_by_side(is_written, tables), strict=True) if found]
 
 
 def _is_gone(lake: Lake, begun: Begun) -> bool:

@@ -19,6 +19,7 @@ from lockstep.commit.files import Gone
 from lockstep.commit.outcomes import Committed, Outcome
 from lockstep.errors import LockstepError, UnavailableError
 from lockstep.lake import deletions
+from lockstep.lake.claims import claim_path
 from lockstep.lake.guests import note_guests
 from lockstep.lake.lake import Lake
 from lockstep.retention import deleting, removing
@@ -111,6 +112,7 @@ def stop_at(catalog: TransactionalCatalog, path: str, found: Plan | None = None)
 
     for _ in range(2):
         faulty.interrupt("delete", die, path=path)
+        faulty.interrupt("delete_folder", die, path=path)
     other = open_catalog(faulty, clock=catalog.lake.clock)
     with suppress(Killed):
         carry_out(other.lake, found or planned(other), grace=timedelta())
@@ -566,6 +568,52 @@ def test_nothing_is_deleted_for_a_stopped_run_in_a_table_that_was_given_back_sin
     carry_out(again(catalog).lake, replace(planned(catalog), doomed=[]), grace=timedelta())
     assert data(catalog) == {*OLD, "q", "r"}
     assert begun(catalog) == []
+
+
+CLAIMED = b'{"format":1,"root":"file:///other","transaction":"x","claimed_at":"2030-01-01T00:00:00Z"}'
+
+
+def dropping(catalog: TransactionalCatalog, clock: Ticking) -> tuple[str, Plan]:
+    """Return the folder of a table that no version has any more, and a plan by which that goes, and file p0 of a."""
+    create(catalog, "t", files=["p"])
+    place = location(catalog, "t")
+    catalog.run(lambda tx: tx.changing().drop_table(named("t")))
+    clock.now += 9 * DAY
+    expire_snapshots(catalog.lake, older_than=clock(), retain_last=1, grace=timedelta())
+    found = planned(catalog)
+    doomed = [each for each in found.doomed if each.path in (place, f"{location(catalog, 'a')}/p0")]
+    assert len(doomed) == 2
+    return place, replace(found, doomed=doomed)
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_folder_stays_that_another_lake_has_adopted_since_the_plan(
+    catalog: TransactionalCatalog, clock: Ticking, is_killed: bool
+) -> None:
+    """A run that is killed has written down that the folder goes, and the next one finds that days later."""
+    place, found = dropping(catalog, clock)
+    if is_killed:
+        stop_at(catalog, place, found)
+    catalog.lake.storage.put(claim_path(place), CLAIMED)
+    carry_out(again(catalog).lake, replace(found, doomed=[]) if is_killed else found, grace=timedelta())
+    assert catalog.lake.storage.exists(f"{place}/p")
+    assert (data(catalog), begun(catalog)) == ({*OLD[1:], "q", "r"}, [])
+
+
+def test_a_folder_stays_into_which_somebody_has_written_since_a_run_was_killed(
+    catalog: TransactionalCatalog, clock: Ticking
+) -> None:
+    """Each plan lets a folder be in which something is young, and who takes over does, too."""
+    place, found = dropping(catalog, clock)
+    stop_at(catalog, place, found)
+    clock.now += DAY
+    catalog.lake.storage.put(f"{place}/new", b"rows")
+    carry_out(again(catalog).lake, replace(found, doomed=[]), grace=timedelta())
+    assert catalog.lake.storage.exists(f"{place}/p")
+    assert begun(catalog) == []
+    clock.now += 9 * DAY
+    maintain(again(catalog).lake, AT_ONCE)
+    assert not catalog.lake.storage.exists(f"{place}/p")
 
 
 def test_who_was_stopped_in_the_middle_finds_nothing_left(catalog: TransactionalCatalog, clock: Ticking) -> None:
