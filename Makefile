@@ -349,6 +349,11 @@ soak-retention: setup jar ## run random histories of a lake that is looked after
 	@echo "soak-retention: $(RETENTION_TESTS) (PYTEST_ARGS=$(PYTEST_ARGS))"
 	@LOCKSTEP_SOAK_EXAMPLES=$(or $(LOCKSTEP_SOAK_EXAMPLES),2000) $(BIN)/python -m pytest $(RETENTION_TESTS) --timeout 0 $(PYTEST_ARGS)
 
+.PHONY: soak-keeping
+soak-keeping: setup ## clone, promote, export, tag and restore beside expiry and what deletes, five minutes, without Spark (SOAK_ARGS='--seed 7')
+	@echo "soak-keeping: tests.beside.keeping $(SOAK_ARGS)"
+	@$(BIN)/python -m tests.beside.keeping $(SOAK_ARGS)
+
 bench-hosts: setup jar ## measure the spawned host against the attached one (BENCH_ARGS=…)
 	@echo "bench-hosts: tests/bench/hosts.py $(BENCH_ARGS)"
 	@$(BIN)/python -m tests.bench.hosts $(BENCH_ARGS)
