@@ -87,3 +87,17 @@ def test_of_two_that_found_no_row_to_replace_one_commits(spark: Any, other: Any)
         spark.sql("COMMIT")
     assert caught.value.getSqlState() == "40001"
     assert rows(spark) == [(1, 1), (3, 3)]
+
+
+@pytest.mark.parametrize("condition", ["id = 1", "n = 1"])
+def test_a_table_whose_rows_are_replaced_by_save_as_table_is_not_read_by_its_path(
+    spark: Any, other: Any, condition: str
+) -> None:
+    """Delta opens it without the description by which it is known that a name led to it."""
+    spark.sql("BEGIN")
+    spark.sql(f"INSERT INTO {R} VALUES (2, 2)")
+    new = spark.sql("SELECT 1 AS id, 1 AS n")
+    new.write.format("delta").mode("overwrite").option("replaceWhere", condition).saveAsTable(R)
+    assert rows(other) == [(1, 1)]
+    spark.sql("COMMIT")
+    assert rows(other) == [(1, 1), (2, 2)]

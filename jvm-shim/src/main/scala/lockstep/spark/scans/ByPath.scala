@@ -9,7 +9,7 @@ import org.apache.hadoop.fs.viewfs.ViewFileSystem
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.catalog.{CatalogTable, HiveTableRelation}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
-import org.apache.spark.sql.delta.DeltaLogFileIndex
+import org.apache.spark.sql.delta.{DeltaLogFileIndex, OptimisticTransaction}
 import org.apache.spark.sql.delta.commands.cdc.CDCReader.DeltaCDFRelation
 import org.apache.spark.sql.delta.files.{TahoeFileIndex, TahoeLogFileIndex}
 import org.apache.spark.sql.execution.datasources.v2.{DataSourceV2Relation, DataSourceV2ScanRelation, FileTable}
@@ -93,7 +93,14 @@ private[spark] object ByPath {
   }
 
   private def unlessNamed(path: Path, described: Iterable[CatalogTable]): Seq[Path] =
-    if (isOverlaid(path) && described.exists(isNamed)) Nil else Seq(path)
+    if (isOverlaid(path) && (described.exists(isNamed) || isBeingWritten(path))) Nil else Seq(path)
+
+  /**
+   * Whether Delta writes the table in this thread: in a clone of the session it looks for the rows that it replaces, and
+   * for `saveAsTable` it opens the table without its description.
+   */
+  private def isBeingWritten(path: Path): Boolean =
+    OptimisticTransaction.getActive().exists(_.deltaLog.dataPath == path)
 
   private def isNamed(table: CatalogTable): Boolean = table.ignoredProperties.contains(Scans.Touch)
 
