@@ -165,10 +165,11 @@ private[spark] object Reads {
       run.paths = ByPath.Nothing
     case _ =>
       val scans = (Scans.of(plan) ++ ofTravel(session, plan)).toSet
+      val places = ByPath.of(plan)
       val run = runOf(QueryPlanningTracker.get)
       run.scans = scans
-      run.paths = ByPath.of(plan).withoutPartitions // of these it has still to choose
-      if (scans.nonEmpty || !ByPath.of(plan).isEmpty || Scans.folders(plan).nonEmpty) {
+      run.paths = places.withoutPartitions // of these it has still to choose
+      if (scans.nonEmpty || !places.isEmpty || Scans.folders(plan).nonEmpty) {
         checkSnapshot(session, plan, Scans.views(plan), catalogs)
         val told = logs(session)
         told.foreach(_.add(run, plan))
