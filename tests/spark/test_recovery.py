@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import lockstep
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import InvalidError
 from lockstep.spark.bridge import is_open
+from tests.support.cancelling import first_job_met
 from tests.support.sparks import since
 
 
@@ -214,6 +217,51 @@ def test_a_restore_that_fails_inside_a_transaction_leaves_the_rest_of_it(spark: 
     spark.sql("COMMIT")
     assert rows(spark, "SELECT * FROM c") == [(2,), (3,), (4,)]
     assert rows(spark, "SHOW NAMESPACES") == [("default",), ("later",)]
+
+
+def test_a_restore_is_not_what_other_threads_of_its_session_do(spark: Any, root: Path) -> None:
+    """What was answered to them stands, though the restore fails, and nothing of it is theirs to see."""
+    spark.sql("CREATE TABLE a AS SELECT 1 AS id")
+    spark.sql("CREATE TABLE b AS SELECT 1 AS id")
+    spark.sql("CREATE TAG good")
+    spark.sql("INSERT OVERWRITE b VALUES (2)")
+    spark.sql("DROP TABLE a")
+    [b] = TransactionalCatalog.open(str(root)).database().tables.values()
+    old = DeltaTable(root / b.location, version=0).file_uris()
+    seen = []
+
+    def meanwhile() -> None:
+        spark.sql("CREATE NAMESPACE lake.later")
+        seen.append((is_open(spark), [row.tableName for row in spark.sql("SHOW TABLES IN lake.default").collect()]))
+        for uri in old:
+            Path(uri).unlink()
+
+    with pytest.raises(PySparkException), first_job_met(spark, meanwhile):
+        spark.sql("RESTORE DATABASE lake TO TAG good")
+    assert seen == [(False, ["b"])]
+    assert rows(spark, "SHOW NAMESPACES IN lake") == [("default",), ("later",)]
+    assert rows(spark, "SELECT * FROM b") == [(2,)]
+
+
+def test_restores_of_two_threads_leave_the_settings_of_their_session(spark: Any) -> None:
+    setting = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
+    for name in ("a", "b"):
+        spark.sql(f"CREATE TABLE {name} AS SELECT 1 AS id")
+    spark.sql("CREATE TAG good")
+    for name in ("a", "b"):
+        spark.sql(f"INSERT OVERWRITE {name} VALUES (2)")
+    both = threading.Barrier(2)
+
+    def restore(name: str) -> None:
+        both.wait()
+        spark.sql(f"CALL lake.system.restore(tag => 'good', tables => array('lake.default.{name}'))")
+
+    before = spark.conf.get(setting)
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(restore, name) for name in ("a", "b")]:
+            done.result()
+    assert spark.conf.get(setting) == before == "true"
+    assert rows(spark, "SELECT a.id, b.id FROM a JOIN b") == [(1, 1)]
 
 
 @pytest.mark.parametrize("way", ["version", "time", "tag"])

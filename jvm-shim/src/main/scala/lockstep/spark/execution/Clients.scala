@@ -94,7 +94,7 @@ private[spark] object Clients extends SparkListener with Logging {
     val _ = clock.schedule(later, seconds, TimeUnit.SECONDS)
   }
 
-  private def rollBack(tx: OpenTransaction): Unit = undo(tx)(TransactionCommand.abandon(tx.session, tx.id))
+  private def rollBack(tx: OpenTransaction): Unit = undo(tx)(TransactionCommand.abandon(tx))
 
   private def undo(tx: OpenTransaction)(rollback: => Unit): Unit =
     try rollback

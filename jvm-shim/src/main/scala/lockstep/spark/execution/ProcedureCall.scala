@@ -18,6 +18,7 @@ import org.apache.spark.sql.execution.command.LeafRunnableCommand
 import org.apache.spark.sql.lockstep.{Internals, LockstepException}
 import org.apache.spark.sql.types._
 
+import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
@@ -135,29 +136,31 @@ private[spark] case class ProcedureCall(
   }
 
   /** In a transaction of its own; the version that its COMMIT makes, if any, is told where the procedure could not. */
-  private def inItsOwn(session: SparkSession)(called: => (Seq[Row], Boolean)): Seq[Row] = {
-    val transaction = Transactions.exclusively(session) {
-      TransactionCommand(TransactionStatement("begin", Map("current" -> catalog.name))).run(session)
-      Transactions.block(session, isOpen = true)
-      Transactions.current(session)
-    }
-    try {
-      val (made, changes) = called
-      val version = Transactions.exclusively(session) {
-        Transactions.block(session, isOpen = false)
-        TransactionCommand(TransactionStatement("commit")).run(session).head.getLong(0)
+  private def inItsOwn(session: SparkSession)(called: => (Seq[Row], Boolean)): Seq[Row] =
+    Transactions.ofItsOwn(session) {
+      val transaction = Transactions.exclusively(session) {
+        TransactionCommand(TransactionStatement("begin", Map("current" -> catalog.name))).run(session)
+        Transactions.block(session, isOpen = true)
+        Transactions.current(session)
       }
-      val at = output.indexWhere(_.name == "database_version")
-      made.map(row => if (changes && at >= 0 && row.isNullAt(at)) Row.fromSeq(row.toSeq.updated(at, version)) else row)
-    } catch {
-      case cause: Throwable =>
-        transaction.foreach { id =>
-          try TransactionCommand.abandon(session, id)
-          catch { case NonFatal(e) => cause.addSuppressed(e) }
+      try {
+        val (made, changes) = called
+        val version = Transactions.exclusively(session) {
+          Transactions.block(session, isOpen = false)
+          TransactionCommand(TransactionStatement("commit")).run(session).head.getLong(0)
         }
-        throw cause
+        val at = output.indexWhere(_.name == "database_version")
+        made.map(row =>
+          if (changes && at >= 0 && row.isNullAt(at)) Row.fromSeq(row.toSeq.updated(at, version)) else row)
+      } catch {
+        case cause: Throwable =>
+          transaction.foreach { id =>
+            try TransactionCommand.abandon(session, id)
+            catch { case NonFatal(e) => cause.addSuppressed(e) }
+          }
+          throw cause
+      }
     }
-  }
 }
 
 private[spark] object ProcedureCall {
@@ -170,11 +173,24 @@ private[spark] object ProcedureCall {
    * (`spark.sql.files.ignoreMissingFiles`) holds for all that the session reads meanwhile.
    */
   private def whateverTheAge(session: SparkSession)(restores: => Unit): Unit = {
-    val before = session.conf.getOption(EnforcesAge)
-    session.conf.set(EnforcesAge, "false")
+    ageless.synchronized {
+      val (calls, before) = ageless.getOrElse(session, (0, session.conf.getOption(EnforcesAge)))
+      ageless(session) = (calls + 1, before)
+      session.conf.set(EnforcesAge, "false")
+    }
     try restores
-    finally before.fold(session.conf.unset(EnforcesAge))(session.conf.set(EnforcesAge, _))
+    finally ageless.synchronized {
+        val (calls, before) = ageless(session)
+        if (calls > 1) ageless(session) = (calls - 1, before)
+        else {
+          ageless.remove(session)
+          before.fold(session.conf.unset(EnforcesAge))(session.conf.set(EnforcesAge, _))
+        }
+      }
   }
+
+  /** How many threads of a session restore whatever the age, and what was set before the first of them. */
+  private val ageless = mutable.Map[SparkSession, (Int, Option[String])]()
 
   /** A name as Python writes it. */
   private def parts(name: JsonNode): Seq[String] = name.elements().asScala.map(_.asText).toSeq

@@ -144,21 +144,26 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
 
 private[spark] object TransactionCommand extends Logging {
 
-  /** Rolls a transaction back, if it is still open. */
+  /** Rolls a session's transaction back, if it is still open. */
   def abandon(session: SparkSession, transaction: String): Unit = unlessEnded(session, transaction) {
     val _ = ending(session)(Bridge.call("rollback", session))
   }
+
+  def abandon(tx: OpenTransaction): Unit = Transactions.within(tx)(abandon(tx.session, tx.id))
 
   /**
    * Rolls back a transaction that nobody has come back for, if that is still so. Who does come back is told, before any
    * statement runs.
    */
   def lapse(tx: OpenTransaction, why: String, isSo: () => Boolean = () => true): Unit =
-    unlessEnded(tx.session, tx.id)(if (isSo()) retire(tx.session, Bridge.call("lapse", tx.session, "why" -> why)))
+    unlessEnded(tx)(if (isSo()) retire(tx.session, Bridge.call("lapse", tx.session, "why" -> why)))
 
   /** Forgets such a transaction: who comes back now is too late to be taken for somebody who goes on with it. */
   def forgetLapsed(tx: OpenTransaction): Unit =
-    unlessEnded(tx.session, tx.id)(forget(tx.session, Bridge.call("ended", tx.session)))
+    unlessEnded(tx)(forget(tx.session, Bridge.call("ended", tx.session)))
+
+  private def unlessEnded(tx: OpenTransaction)(work: => Unit): Unit =
+    Transactions.within(tx)(unlessEnded(tx.session, tx.id)(work))
 
   private def unlessEnded(session: SparkSession, transaction: String)(work: => Unit): Unit =
     Transactions.exclusively(session)(if (Transactions.current(session).contains(transaction)) work)

@@ -1,6 +1,6 @@
 package lockstep.spark.transactions
 
-import java.util.Properties
+import java.util.{Properties, UUID}
 import java.util.concurrent.ConcurrentHashMap
 
 import lockstep.spark.overlay.Overlay
@@ -38,15 +38,48 @@ private[spark] object Transactions {
    * Names what a session's transactions are kept under: itself, or what all sessions that share them say. One that it
    * takes part in it keeps to, whatever it says meanwhile; a stream's batches share none, for their checkpoint would go on
    * without it. What Delta does for a statement in another session is the statement's doing: it looks in a clone of the
-   * session for the rows that it replaces.
+   * session for the rows that it replaces. A thread with a transaction of its own has that one alone.
    */
   def owner(session: SparkSession): String = {
     val own = Internals.id(session)
     def shared = if (isInStream(session)) None else Option(session.conf.get(Shared, "")).filter(_.nonEmpty)
-    joined(session).map(_.owner).orElse(shared.map(SharedOwner + _)).orElse(writing.map(_.owner)).getOrElse(own)
+    ofThread(session).orElse(joined(session).map(_.owner)).orElse(shared.map(SharedOwner + _))
+      .orElse(writing.map(_.owner)).getOrElse(own)
   }
 
-  private def joined(session: SparkSession): Option[OpenTransaction] = all.find(_.hasJoined(Internals.id(session)))
+  private def joined(session: SparkSession): Option[OpenTransaction] =
+    all.find(tx => !apart.contains(tx.owner) && tx.hasJoined(Internals.id(session)))
+
+  /** The local property of a thread that has a transaction of its own: what that is kept under. */
+  private val Apart = "lockstep.apart"
+
+  /** What those are kept under. A thread may outlive the one that it has its properties from. */
+  private val apart: java.util.Set[String] = ConcurrentHashMap.newKeySet[String]()
+
+  private def ofThread(session: SparkSession): Option[String] =
+    if (apart.isEmpty) None else Option(session.sparkContext.getLocalProperty(Apart)).filter(apart.contains)
+
+  /**
+   * Has a transaction that begins within `work` be that of this thread, and of those that it starts: what other threads of
+   * the session do meanwhile is no part of it, and sees nothing of it.
+   */
+  def ofItsOwn[T](session: SparkSession)(work: => T): T = {
+    val owner = s"apart:${UUID.randomUUID}"
+    apart.add(owner)
+    try as(session, owner)(work)
+    finally { val _ = apart.remove(owner) }
+  }
+
+  /** Does something to a transaction in a thread that need not be one of its own. */
+  def within[T](tx: OpenTransaction)(work: => T): T =
+    if (apart.contains(tx.owner)) as(tx.session, tx.owner)(work) else work
+
+  private def as[T](session: SparkSession, owner: String)(work: => T): T = {
+    val before = session.sparkContext.getLocalProperty(Apart)
+    session.sparkContext.setLocalProperty(Apart, owner)
+    try work
+    finally session.sparkContext.setLocalProperty(Apart, before)
+  }
 
   /**
    * The transaction in which Delta writes a table in this thread, in whatever session it goes on. What Spark does in a clone,
