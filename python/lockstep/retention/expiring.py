@@ -90,7 +90,7 @@ def expire_snapshots(
         exports=None if wanted.transactions is None else wanted.exports,
     )
     after = retained(before, wishes)
-    pinned = tuple if wishes.exports is None else partial(_exported, lake, before)  # where nobody can tell, all stay
+    pinned = partial(_pinned, lake, before, are_exports_told=wishes.exports is not None)
     after, entries = expire(timeline, after, pinned=pinned, dry_run=dry_run, progress=progress)
     if not dry_run:
         _prune(lake, older_than)
@@ -104,13 +104,22 @@ def _prune(lake: Lake, older_than: datetime) -> None:
         _log.warning("what is kept of transactions that were rolled back stays: %s", error)
 
 
-def _exported(lake: Lake, before: Readable) -> frozenset[int]:
-    """Return the database versions that exports refer to, those that were begun meanwhile among them.
+def _pinned(lake: Lake, before: Readable, *, are_exports_told: bool) -> frozenset[int]:
+    """Return the versions that stay whatever was found when this expiry looked, as is known by now.
+
+    Another expiry may have landed since then, and versions that came after the look: this one knows nothing of who
+    needs them. So what the other has left single stays, for whomever that was, and exports are asked for anew, those
+    that were begun meanwhile among them.
+
+    Args:
+        before: the versions that could be read when it was looked who needs which.
+        are_exports_told: whether exports could be read then; else all versions of then stay anyway.
 
     Raises:
         UnavailableError, CorruptTimelineError: the records cannot be read.
     """
-    return frozenset(filter(before.has, needed_versions(lake.storage, lake.clock())))
+    left = frozenset(lake.timeline.head.expired.kept) - before.alone
+    return left | needed_versions(lake.storage, lake.clock()) if are_exports_told else left
 
 
 def _first_of_last(timeline: Timeline, number: int, first: int) -> int:
