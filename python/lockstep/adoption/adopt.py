@@ -22,9 +22,9 @@ from lockstep.storage import Storage
 from lockstep.storage.locations import NOT_REGISTERED
 from lockstep.storage.outside import locations_of, opener_of
 from lockstep.storage.urls import comparable, url_below
-from lockstep.timeline.entry import Name, Namespace, Table, ViewDefinition
+from lockstep.timeline.entry import Name, Namespace, Table, ViewDefinition, folded
 from lockstep.timeline.log import Timeline
-from lockstep.transactions.ddl import HasNames
+from lockstep.transactions.ddl import HasNames, holder
 from lockstep.transactions.folders import is_own
 from lockstep.transactions.names import Names
 from lockstep.transactions.transaction import Transaction
@@ -121,6 +121,28 @@ def look_at_claims(lake: Lake, found: Sequence[Found]) -> list[Found]:
         return each
 
     return lake.side_by_side(claimable, found)
+
+
+def look_at_names(found: Sequence[Found], names: HasNames, *, case_sensitive: bool = True) -> list[Found]:
+    """Say of tables that were looked at, too, whether their names are free: for who only looks, since `adopt` asks.
+
+    Args:
+        names: what the lake has, to whoever asks.
+        case_sensitive: whether names that differ in case alone are two.
+    """
+    given: set[Name] = set()
+    checked = []
+    for each in found:
+        key = each.name if case_sensitive else folded(each.name)
+        reason = each.reason
+        if reason is None and (kind := holder(each.name, names, case_sensitive=case_sensitive)) is not None:
+            reason = f"the lake has a {kind} {each.name} already: adopt this one by itself, under another name"
+        elif reason is None and key in given:
+            reason = f"another one is to be {each.name} as well: adopt this one by itself, under another name"
+        if reason is None:
+            given.add(key)
+        checked.append(replace(each, reason=reason))
+    return checked
 
 
 def refuse_unadoptable(found: Sequence[Found]) -> None:

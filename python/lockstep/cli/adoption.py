@@ -36,10 +36,11 @@ def adopt(
 
     Example: lockstep adopt /data/lake /data/warehouse/sales.db --namespace sales --dry-run
     """
-    from lockstep.adoption.adopt import Wanted, look, look_at_claims, refuse_unadoptable
+    from lockstep.adoption.adopt import Wanted, look, look_at_claims, look_at_names, refuse_unadoptable
     from lockstep.adoption.adopt import adopt as take_in
     from lockstep.adoption.finding import tables_below
     from lockstep.catalog import TransactionalCatalog
+    from lockstep.errors import DuplicateError
     from lockstep.storage import url_of
     from lockstep.system.namespace import refuse_reserved
 
@@ -53,12 +54,15 @@ def adopt(
         found = look(lake, tx.names, wanted)
         if not yes:  # else it is looked at while they are claimed
             found = look_at_claims(lake, found)
-        if dry_run:
-            _print(found, None, as_json=as_json)
-            sys.exit(any(each.reason is not None for each in found))
-        refuse_unadoptable(found)
         for each in found:
             refuse_reserved(each.name.namespace, tx.names.namespaces)
+        named = look_at_names(found, tx.names)
+        if dry_run:
+            _print(named, None, as_json=as_json)
+            sys.exit(any(each.reason is not None for each in named))
+        refuse_unadoptable(found)
+        if (taken := next((each for each in named if each.reason is not None), None)) is not None:
+            raise DuplicateError(f"cannot adopt {taken.location}: {taken.reason}. Nothing was changed")
         if not yes and not as_json:
             _print(found, None, as_json=False)
         if goes_on("adopted", yes=yes, dry_run=False, as_json=as_json):

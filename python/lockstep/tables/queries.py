@@ -33,6 +33,13 @@ RESERVED_NAME = "42939"
 """PostgreSQL's reserved_name."""
 
 
+_DATABASE = "memory"
+"""What DuckDB calls its database in `connected`."""
+
+_WHOLE_NAMES = frozenset({(_DATABASE, "temp"), (_DATABASE, "system"), (_DATABASE, _DATABASE)})
+"""How namespaces are named that are called as a database of DuckDB's: by the schema alone it does not know which."""
+
+
 @contextmanager
 def connected() -> Iterator[DuckDBPyConnection]:
     """Connect to a DuckDB of its own, in memory, that reaches nothing outside; its times are in UTC.
@@ -348,7 +355,7 @@ def tables_in(query: str) -> dict[Name, Named]:
             continue  # a function
         if not table.db and is_part(table):
             continue
-        if table.catalog:
+        if table.catalog and (table.catalog.lower(), table.db.lower()) not in _WHOLE_NAMES:
             raise InvalidError(
                 f"{table.sql('duckdb')}: write a namespace of several parts in one pair of quotes, "
                 f'"{table.catalog}.{table.db}".{table.name}'
@@ -390,8 +397,9 @@ def register(connection: DuckDBPyConnection, name: Name, data: Any, alias: str) 
     """
     with as_ours():
         connection.register(alias, data)
-        schema = quoted(".".join(name.namespace))
-        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-        connection.execute(f"CREATE OR REPLACE VIEW {schema}.{quoted(name.table)} AS SELECT * FROM {quoted(alias)}")
-        if name.namespace == DEFAULT_NAMESPACE:
-            connection.execute(f"CREATE OR REPLACE VIEW main.{quoted(name.table)} AS SELECT * FROM {quoted(alias)}")
+        # By its whole name: there is a database `temp`, too, and in somebody's connection perhaps one called as a schema.
+        [[database]] = connection.execute("SELECT current_database()").fetchall()
+        schemas = [".".join(name.namespace), *(["main"] if name.namespace == DEFAULT_NAMESPACE else [])]
+        for schema in (f"{quoted(database)}.{quoted(each)}" for each in schemas):
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+            connection.execute(f"CREATE OR REPLACE VIEW {schema}.{quoted(name.table)} AS SELECT * FROM {quoted(alias)}")

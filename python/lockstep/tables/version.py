@@ -23,11 +23,12 @@ from lockstep.storage.options import KINDS, obstore_settings, of_environment, pl
 from lockstep.storage.outside import check_reach, options_at
 from lockstep.storage.urls import url_below
 from lockstep.tables.conform import NO_COLUMN
-from lockstep.tables.layout import layout_of
+from lockstep.tables.layout import RESERVED, layout_of
 from lockstep.tables.lost import reason
 from lockstep.tables.names import name_of
 from lockstep.tables.queries import refuse_two_of_one_name, register, run_query
 from lockstep.tables.reading import Files
+from lockstep.tables.schema import quoted
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Name, Table
 from lockstep.transactions.lookup import find_table
@@ -161,7 +162,9 @@ class LakeVersion:
         with Threads(_AT_A_TIME, thread_name_prefix="lockstep-tables") as pool:
             relations = list(pool.map(lambda table: table.relation(), tables))
         for name, rows in zip(wanted, relations, strict=True):
-            register(connection, name, rows, f"__lockstep_{self.version}_{name}")
+            # By the parts: `a`.`b.c` and `a.b`.`c` are written alike, and the view of one would have the other's rows.
+            parts = "_".join(map(quoted, (".".join(name.namespace), name.table)))
+            register(connection, name, rows, f"{RESERVED}_{self.version}_{parts}")
 
     def _tables(self, names: Iterable[Name]) -> list[VersionTable]:
         tables = [find_table(self._database, name) for name in names]

@@ -12,7 +12,7 @@ import pytest
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import LockstepError
 from lockstep.spark.host.host import Host
-from tests.support.adopting import plain_table
+from tests.support.adopting import adopted, plain_table
 from tests.support.client import Client, content
 from tests.support.commands import run
 from tests.support.lakes import NEW_TABLE, add, create, files, named
@@ -88,6 +88,30 @@ def test_a_whole_folder_and_a_dry_run_of_it(client: Client, warehouse: Path) -> 
     plain_table(warehouse / "more" / "totals", 1)
     assert len(called(client, "adopt", folder=str(warehouse / "more"), namespace="sales.more")) == 1
     assert [row[:2] for row in called(client, "release", namespace="sales.more")] == [["sales.more", "totals"]]
+
+
+def test_a_dry_run_says_of_which_tables_the_names_are_taken(
+    client: Client, catalog: TransactionalCatalog, root: Path, warehouse: Path
+) -> None:
+    """By a table of the lake, or by another one of the same call; in another case, too, where that does not count."""
+    for name in ("sales.db/orders", "sales.db/totals", "sales/totals", "sales/Totals"):
+        plain_table(warehouse / name, 1)
+    adopted(catalog, "sales.orders", plain_table(warehouse / "x" / "orders", 1))
+    asked = {"procedure": "adopt", "arguments": {"folder": str(warehouse), "dry_run": True}, "text": "CALL …"}
+    for case_sensitive, free in ((True, 2), (False, 1)):
+        found = client.ok("call", **asked, case_sensitive=case_sensitive)["rows"]
+        refused = {row[2].removeprefix(f"file://{warehouse}/"): row[4] or "" for row in found}
+        assert "is table sales.orders of this lake already" in refused.pop("x/orders")
+        assert "the lake has a table sales.orders already" in refused.pop("sales.db/orders")
+        assert [*refused.values()].count("") == free
+        assert sum("as well: adopt this one by itself" in reason for reason in refused.values()) == 3 - free
+    said = json.loads(run("adopt", root, warehouse, "--dry-run", "--json", code=1))
+    assert sum(table["reason"] is None for table in said["tables"]) == 2  # `totals` and `Totals` are two to it
+    for way in (["--yes"], []):
+        assert "42P07" in run("adopt", root, warehouse / "sales.db", "--namespace", "sales", *way, code=1)
+    shutil.rmtree(warehouse / "sales")
+    plain_table(warehouse / "system" / "t", 1)
+    assert "42939" in run("adopt", root, warehouse, "--dry-run", code=1)
 
 
 @pytest.mark.parametrize(

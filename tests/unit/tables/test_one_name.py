@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -150,3 +152,30 @@ def test_relations_have_names_of_their_own(alike: OpenLake) -> None:
     one = pa.table({"a": [1]})
     assert refused(alike, "FROM r", r=one, R=one) == {"42702"}
     assert refused(alike, "FROM other", __lockstep_0=one) == {"42939"}
+
+
+# --- namespaces that are called as a database of DuckDB's -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("namespace", ["temp", "memory", "Temp"])
+def test_a_namespace_called_as_a_database_of_duckdb_is_read_by_its_whole_name(lake: OpenLake, namespace: str) -> None:
+    """By the short one DuckDB does not know which is meant, and says the whole one."""
+    with lake.transaction() as tx:
+        tx.create_namespace(namespace)
+        tx.create(f"{namespace}.t", pa.schema([("a", pa.int64())])).append({"a": [1]})
+    assert refused(lake, f"FROM {namespace}.t", t=_table("a")) == {"42703"}
+    assert answers(lake, f"FROM memory.{namespace}.t", t=pa.table({"a": [9]})) == [[1]]
+    with lake.transaction() as tx, refused_in(tx, InvalidError, "several parts in one pair"):
+        tx.sql("FROM memory.other.t")
+    with duckdb.connect() as connection:
+        lake.at().duckdb(connection)
+        assert connection.sql(f"FROM memory.{namespace}.t").fetchall() == [(1,)]
+
+
+def test_a_database_of_duckdb_may_be_called_as_a_namespace(lake: OpenLake, tmp_path: Path) -> None:
+    with lake.transaction() as tx:
+        tx.create_namespace("sales")
+        tx.create("sales.t", pa.schema([("a", pa.int64())])).append({"a": [1]})
+    with duckdb.connect(tmp_path / "sales.duckdb") as connection:
+        lake.at().duckdb(connection)
+        assert connection.sql("FROM sales.sales.t").fetchall() == [(1,)]

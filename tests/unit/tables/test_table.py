@@ -451,6 +451,23 @@ def test_duckdb_is_given_no_two_tables_under_one_name(lake: OpenLake) -> None:
         assert connection.sql('FROM "b.c".t').fetchall() == [(2,)]
 
 
+def test_duckdb_reads_each_of_two_tables_whose_names_are_written_alike(lake: OpenLake) -> None:
+    """`a`.`b.c` and `a.b`.`c` are two in DuckDB, too: neither view has the other's rows."""
+    import duckdb
+
+    names = [("a", "b.c"), ("a", "b", "c")]
+    with lake.transaction() as tx:
+        tx.create_namespace("a")
+        tx.create_namespace(("a", "b"))
+        for number, name in enumerate(names):
+            tx.create(name, pa.schema([("id", pa.int64())])).append({"id": [number]})
+    for wanted in ([names], [[each] for each in names], [[each] for each in reversed(names)]):
+        with duckdb.connect() as connection:
+            for each in wanted:
+                lake.at().duckdb(connection, each)
+            assert connection.sql('SELECT x.id, y.id FROM a."b.c" x, "a.b".c y').fetchall() == [(0, 1)]
+
+
 def test_duckdb_is_given_all_tables_or_none(lake: OpenLake) -> None:
     import duckdb
 

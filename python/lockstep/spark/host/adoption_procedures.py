@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from lockstep.adoption.adopt import Found, Wanted, adopt, look, look_at_claims
+from lockstep.adoption.adopt import Found, Wanted, adopt, look, look_at_claims, look_at_names
 from lockstep.adoption.definitions import Defined, Held, Move, Named, one_of, with_definitions
 from lockstep.adoption.finding import tables_below
 from lockstep.adoption.release import release
@@ -63,7 +63,9 @@ def _adopt(requests: ProcedureRequests, session: Session, request: protocol.Call
     left = [[*_columns(house, each), each.reason, None] for each in asked.left]
     views = [Found(name, "") for name, _ in asked.views]
     if request.arguments.get("dry_run"):
-        found = look_at_claims(lake, look(lake, requests.names_in(session, house), asked.wanted))
+        names = requests.names_in(session, house)
+        found = look_at_claims(lake, look(lake, names, asked.wanted))
+        found = look_at_names(found, names, case_sensitive=request.case_sensitive)
         return answer_of([*([*_columns(house, each), each.reason, None] for each in (*found, *views)), *left])
     rows: list[list[protocol.Value]] = []
 
