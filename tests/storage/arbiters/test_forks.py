@@ -45,7 +45,7 @@ def test_a_forked_process_asks_dynamodb_over_a_connection_of_its_own() -> None:
             self.end_headers()
             self.wfile.write(b"{}")
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (its name there)
+        def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Empty) as server:
