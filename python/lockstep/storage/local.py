@@ -434,13 +434,13 @@ def _scanned(folder: Path, path: str) -> tuple[list[Found], list[str]]:
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
-    """Tell whether a name in a folder is a file's, or a link's that leads to one."""
+    """Tell whether a name in a folder is a file's, or a link's that leads to one, and not to itself."""
     try:
         return entry.is_file()
     except OSError as error:
-        if error.errno == errno.ELOOP:  # a link that leads to itself leads to no file
-            return False
-        raise
+        if error.errno != errno.ELOOP:
+            raise
+        return False
 
 
 def _not_by_link(path: str, flags: int) -> int:

@@ -183,8 +183,8 @@ class ObjectStorage(Storage):
                     for chunk in obstore.list(self._store, prefix or None):
                         for meta in chunk:
                             path = meta["path"]
-                            # Not told by a listing that broke off; not all stores have an order.
-                            if path not in told and _is_below(path, prefix):
+                            # Not told by one that broke off; not all stores have an order. One with data is no folder.
+                            if path not in told and (meta["size"] or _is_below(path, prefix)):
                                 told.add(path)
                                 yield Found(path, meta["size"], meta["last_modified"])
                 except (BaseError, OSError) as error:
