@@ -18,6 +18,7 @@ from typing import Any
 from lockstep.arbiters import ANSWER_SECONDS, CHECKED_SECONDS, Accept, Arbiter, Decision, FailedError, Mark
 from lockstep.arbiters.address import Address
 from lockstep.errors import ArbiterError, LockstepError, UnsupportedError
+from lockstep.forks import anew_in_forks
 from lockstep.storage.failures import Meaning
 
 KEY = "lake_root"
@@ -50,6 +51,15 @@ class DynamoDb(Arbiter):
         """Make no request, and no client."""
         super().__init__(address.name, root, is_default=is_default)
         self._address = address
+        self._checked_at = float("-inf")
+        anew_in_forks(self)
+
+    def begin_anew(self) -> None:
+        """Have no client in a process that was forked: its parent would read answers to it, and it those to its parent.
+
+        boto3 keeps connections open, and a fork has the same ones. (redis looks itself whether it was forked.)
+        """
+        self.__dict__.pop("_client", None)
         self._checked_at = float("-inf")
 
     @cached_property

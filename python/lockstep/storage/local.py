@@ -201,7 +201,7 @@ class LocalStorage(Storage):
         with self._reporting("list", folder):
             try:
                 with os.scandir(where) as scan:
-                    names = [e.name for e in scan if not _is_temp(e.name) and e.is_file()]
+                    names = [e.name for e in scan if not _is_temp(e.name) and _is_file(e)]
             except _ABSENT:
                 # The root is more than a folder of ours: when it is gone, the lake is, and that must not read as empty.
                 if not self._root.is_dir():
@@ -426,16 +426,34 @@ def _scanned(folder: Path, path: str) -> tuple[list[Found], list[str]]:
             below = f"{path}/{each.name}" if path else each.name
             if each.is_dir(follow_symlinks=False):
                 folders.append(below)
-            elif not _is_temp(each.name) and each.is_file():
+            elif not _is_temp(each.name) and _is_file(each):
                 with contextlib.suppress(FileNotFoundError):  # gone since
                     status = each.stat()
                     found.append(Found(below, status.st_size, time_of(status.st_mtime)))
     return found, folders
 
 
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    """Tell whether a name in a folder is a file's, or a link's that leads to one, and not to itself."""
+    try:
+        return entry.is_file()
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return False
+
+
 def _not_by_link(path: str, flags: int) -> int:
-    """Open a file that is one; of a link, the system says that there are too many levels of them."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
+    """Open a file that is one; of a link, the system says that there are too many levels of them.
+
+    Raises:
+        FileNotFoundError: it is no file: of a pipe it would be waited for who writes it.
+    """
+    handle = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    if stat.S_ISFIFO(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise FileNotFoundError(errno.ENOENT, "it is a pipe", path)
+    return handle
 
 
 def _folder_of(file: str) -> str:

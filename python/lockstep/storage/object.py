@@ -168,22 +168,25 @@ class ObjectStorage(Storage):
             chunks = obstore.list(self._store, prefix, offset=prefix + after)
             return [meta["path"] for chunk in chunks for meta in chunk]
 
-        names = (path.removeprefix(prefix) for path in self._repeating("list", folder, paths))
-        return sorted(name for name in names if name and "/" not in name)
+        found = self._repeating("list", folder, paths)
+        names = (path.removeprefix(prefix) for path in found if _is_below(path, prefix))
+        return sorted(name for name in names if "/" not in name)
 
     def walk(self, folder: str) -> Iterator[Found]:
         import obstore
         from obstore.exceptions import BaseError
 
-        prefix, told = f"{_key(folder)}/" if folder else None, set[str]()
+        prefix, told = f"{_key(folder)}/" if folder else "", set[str]()
         with self._reporting("list", folder):
             for failed in self._tries():
                 try:
-                    for chunk in obstore.list(self._store, prefix):
+                    for chunk in obstore.list(self._store, prefix or None):
                         for meta in chunk:
-                            if meta["path"] not in told:  # by a listing that broke off; not all stores have an order
-                                told.add(meta["path"])
-                                yield Found(meta["path"], meta["size"], meta["last_modified"])
+                            path = meta["path"]
+                            # Not told by one that broke off; not all stores have an order. One with data is no folder.
+                            if path not in told and (meta["size"] or _is_below(path, prefix)):
+                                told.add(path)
+                                yield Found(path, meta["size"], meta["last_modified"])
                 except (BaseError, OSError) as error:
                     failed(error)
                 else:
@@ -231,8 +234,9 @@ class ObjectStorage(Storage):
         import obstore
 
         def remove() -> None:
-            for chunk in obstore.list(self._store, f"{_key(path)}/"):
-                self._remove_all([meta["path"] for meta in chunk])
+            prefix = f"{_key(path)}/"
+            for chunk in obstore.list(self._store, prefix):
+                self._remove_all([meta["path"] for meta in chunk if _is_below(meta["path"], prefix)])
 
         self._repeating("delete", path, remove)
 
@@ -414,6 +418,15 @@ def _key(path: str) -> str:
     if not checked(path).isprintable() and any(ord(each) < 32 or ord(each) == 127 for each in path):
         raise InvalidError(f"{path!r} has a control character, which no name in an object store can have here")
     return path
+
+
+def _is_below(path: str, prefix: str) -> bool:
+    """Tell whether what is listed below a prefix lies there.
+
+    S3's console and Hadoop's s3a make an empty object for a folder, with its name and a slash. obstore leaves out the
+    slash, so that the listing of the folder has the folder itself, and that of the root a name that is empty.
+    """
+    return len(path) > len(prefix) and path.startswith(prefix)
 
 
 def _meaning(error: Exception) -> Meaning:
