@@ -6,6 +6,7 @@ reads are recorded, and relations that were named as such.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,6 +33,10 @@ AMBIGUOUS = "42702"
 RESERVED_NAME = "42939"
 """PostgreSQL's reserved_name."""
 
+NO_FUNCTION = "42883"
+"""PostgreSQL's undefined_function."""
+
+_NO_FUNCTION = re.compile(r"Catalog Error: [A-Za-z ]*Function with name ")
 
 _DATABASE = "memory"
 """What DuckDB calls its database in `connected`."""
@@ -169,7 +174,8 @@ def _refusal(error: Exception) -> InvalidError:
     if isinstance(error, duckdb.NotImplementedException):
         return UnsupportedError(f"DuckDB: {error}")
     kind = UndefinedError if isinstance(error, duckdb.CatalogException) else InvalidError
-    return kind(f"DuckDB: {error}", sqlstate=states.get(type(error), "22023"))
+    state = NO_FUNCTION if _NO_FUNCTION.match(str(error)) else states.get(type(error), "22023")
+    return kind(f"DuckDB: {error}", sqlstate=state)
 
 
 def check_query(query: str) -> None:
@@ -397,7 +403,7 @@ def register(connection: DuckDBPyConnection, name: Name, data: Any, alias: str) 
     """
     with as_ours():
         connection.register(alias, data)
-        # By its whole name: there is a database `temp`, too, and in somebody's connection perhaps one called as a schema.
+        # By its whole name: there is a database `temp`, too, and somebody's own may be called as a schema.
         [[database]] = connection.execute("SELECT current_database()").fetchall()
         schemas = [".".join(name.namespace), *(["main"] if name.namespace == DEFAULT_NAMESPACE else [])]
         for schema in (f"{quoted(database)}.{quoted(each)}" for each in schemas):

@@ -265,16 +265,17 @@ class VersionTable:
             raise InvalidError(
                 f"table {self.name} has no column {unknown[0]!r} at version {self.version}", sqlstate=NO_COLUMN
             )
+        wanted = list(dict.fromkeys(known if names is None else names))  # each is read once
         if isinstance(reader, Opened):
-            wanted = known if names is None else names
-            return reader.files.read(reader.adds, wanted).select(wanted)
-        read = known[:1] if names == [] else names  # of no column deltalake reads no rows
+            return reader.files.read(reader.adds, wanted).select(wanted if names is None else names)
+        read = None if names is None else wanted or known[:1]  # of no column deltalake reads no rows
         try:
             rows = pa.RecordBatchReader.from_stream(reader.scan(columns=read)).read_all()
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise self._refusal(error) from error
-        if names == []:
-            return rows.select([])
+        rows = rows if names is None else rows.select(names)
+        if not rows.num_columns:
+            return rows
         return rows.cast(plain_schema(reader.schema().to_json(), rows.column_names))
 
     def relation(self) -> Any:

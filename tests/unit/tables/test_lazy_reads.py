@@ -382,3 +382,15 @@ def test_rows_without_columns_are_as_many(lake: OpenLake, kind: str) -> None:
         assert tx["t"].to_arrow([]).num_rows == 3
     rows = lake.at()["t"].to_arrow([])
     assert (rows.num_rows, rows.num_columns) == (3, 0)
+
+
+@pytest.mark.parametrize("kind", ["deltalake", "times"])
+def test_a_column_that_is_asked_for_twice_is_there_twice(lake: OpenLake, kind: str) -> None:
+    """As in a transaction; a time that deltalake may read wrong is read by the reader of transactions."""
+    time = dt.datetime(2020 if kind == "deltalake" else 1500, 1, 1, tzinfo=dt.UTC)
+    with lake.transaction() as tx:
+        tx.create("t", pa.schema([("a", pa.int64()), ("b", pa.timestamp("us", "UTC"))]))
+        tx["t"].append({"a": [1], "b": [time]})
+        rows = tx["t"].to_arrow(["b", "a", "b"])
+    assert rows.column_names == ["b", "a", "b"]
+    assert lake.at()["t"].to_arrow(["b", "a", "b"]).equals(rows)

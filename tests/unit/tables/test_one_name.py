@@ -179,3 +179,8 @@ def test_a_database_of_duckdb_may_be_called_as_a_namespace(lake: OpenLake, tmp_p
     with duckdb.connect(tmp_path / "sales.duckdb") as connection:
         lake.at().duckdb(connection)
         assert connection.sql("FROM sales.sales.t").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("query", ["SELECT no_such(1)", "FROM no_such(1)", "SELECT id FROM t WHERE no_such(id) > 1"])
+def test_a_function_that_duckdb_has_not_is_no_table(table: OpenLake, query: str) -> None:
+    assert refused(table, query) == {"42883"}
