@@ -8,7 +8,6 @@ from unittest.mock import patch
 
 from lockstep.exports import export, keeping
 from lockstep.lake.exports import needed_versions
-from lockstep.lake.kept_states import Kept
 from lockstep.lake.lake import Lake
 from lockstep.retention import expiring, pins
 from lockstep.retention.versions import Readable
@@ -48,8 +47,3 @@ def records_keep_nothing() -> Iterator[None]:
 def records_are_read_once() -> AbstractContextManager[object]:
     """An expiry reads the records when it looks, and not anew in each attempt at its entry."""
     return patch.object(expiring, "_pinned", lambda *_, **__: frozenset())
-
-
-def whatever_is_said_is_kept() -> AbstractContextManager[object]:
-    """A state counts as kept for tags however long after its copies that was said, as it once did."""
-    return patch.object(Kept, "sure", property(lambda self: frozenset(self.states)))

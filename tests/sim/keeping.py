@@ -11,13 +11,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
 
 from lockstep.errors import LockstepError
 from lockstep.exports import promote
+from lockstep.lake.exports import FOLDER as EXPORTS
 from lockstep.retention.ages import Retention
 from lockstep.retention.upkeep import maintain
 from tests.sim.bucket import BucketStorage, Quiet
@@ -92,6 +93,19 @@ def shape_of(chance: random.Random) -> Shape:
     )
 
 
+def crowded(shape: Shape, chance: random.Random) -> Shape:
+    """Have nothing kept for its age, and several processes at expiry, which stop as they look who needs what."""
+    none = timedelta(0)
+    retention = replace(shape.plan.retention, age=none, last=1, grace=none)
+    return replace(
+        shape,
+        plan=replace(shape.plan, retention=retention, scripts=chance.randint(8, 16)),
+        roles=[("writes",), ("copies", "copies", "writes"), *[("upkeep",)] * chance.randint(2, 3)],
+        events=[(100, chance.choice([500, 1_000, 2_000])) for _ in range(6)],
+        fault_rate=0.0,
+    )
+
+
 class KeepingSchedule:
     """The processes of one schedule, and what they share."""
 
@@ -100,6 +114,8 @@ class KeepingSchedule:
         chance = random.Random(f"keeping {seed}")
         self.seed = seed
         self.shape = shape_of(chance)
+        if chance.random() < 0.3:
+            self.shape = crowded(self.shape, chance)
         self.scheduler = Scheduler(f"keeping {seed}", habits_of(chance))
         self.scheduler.habits.freeze = chance.choice([0.0, 0.002, 0.01, 0.03])
         self.scheduler.trace = [] if is_traced else None
@@ -175,10 +191,12 @@ class KeepingSchedule:
     def _happen(self, length: int) -> None:
         """Have a process stop, mostly one that is at upkeep, or crash."""
         chance = self.scheduler.random
+        if length and chance.random() < 0.6:
+            self.scheduler.block(lambda: bool(self._looking()) or self._are_done())
         living = [each for each in self.keepers if not each.storage.process.is_dead and not each.is_done]
+        upkeep = self._looking() or [each for each in living if each.kind == "upkeep"]
         if not living:
             return
-        upkeep = [each for each in living if each.kind == "upkeep"]
         victim = chance.choice(upkeep if upkeep and chance.random() < 0.7 else living)
         process = victim.storage.process
         if length:
@@ -188,6 +206,11 @@ class KeepingSchedule:
         self.scheduler.crash(process)
         self.crashed += 1
         self._start(f"{process.name}'", tuple(victim.kinds))
+
+    def _looking(self) -> list[Keeper]:
+        """Return who is just looking which versions are needed."""
+        looking = {task.process for task in self.scheduler.tasks if task.at == f"list {EXPORTS}"}
+        return [each for each in self.keepers if each.kind == "upkeep" and each.storage.process in looking]
 
     def _look_after(self) -> Iterator[str]:
         """Let pass what anything is kept for, and delete what nobody needs, some times over."""

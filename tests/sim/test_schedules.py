@@ -17,7 +17,7 @@ from tests.sim.schedule import run
 ROOT = Path(__file__).parents[2]
 SCHEDULES = 80
 ARBITRATED = 25
-LOOKED_AFTER = 15
+LOOKED_AFTER = 30
 COPIED = 120
 HAPPENS = (
     "ok",
