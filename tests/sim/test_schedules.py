@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 SCHEDULES = 80
 ARBITRATED = 25
 LOOKED_AFTER = 30
-COPIED = 120
+COPIED = 100
 HAPPENS = (
     "ok",
     "fail",
