@@ -206,12 +206,13 @@ soak: setup ## run random transactions of killed processes for minutes, and judg
 	@echo "soak: tests.support.campaign $(SOAK_ARGS)"
 	@$(BIN)/python -m tests.support.campaign $(SOAK_ARGS)
 
-soak-sim: setup ## run sixteen thousand schedules of a seed each, and a commit with all double faults (SIM_ARGS='--seed 7')
+soak-sim: setup ## run nineteen thousand schedules of a seed each, and a commit with all double faults (SIM_ARGS='--seed 7')
 	@echo "soak-sim: tests.sim $(SIM_ARGS)"
 	@$(BIN)/python -m tests.sim $(or $(SIM_ARGS),--schedules 10000)
 	@$(if $(SIM_ARGS),,$(BIN)/python -m tests.sim --upkeep --schedules 2500)
 	@$(if $(SIM_ARGS),,$(BIN)/python -m tests.sim --upkeep --arbiter --schedules 500)
 	@$(if $(SIM_ARGS),,$(BIN)/python -m tests.sim --arbiter --schedules 3000)
+	@$(if $(SIM_ARGS),,$(BIN)/python -m tests.sim --keeping --schedules 3000)
 	@$(if $(SIM_ARGS),,$(BIN)/python -m tests.sim --faults 2)
 	@$(if $(SIM_ARGS),,$(BIN)/python -m tests.sim --arbiter --faults 2 --every 7)
 

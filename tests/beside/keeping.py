@@ -272,7 +272,7 @@ def main() -> int:
         if keeping.lost:
             print(*keeping.lost, f"what is left lies in {folder}", sep="\n")
             return 1
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)  # a catalog may be writing behind its last answer
     return 0
 
 

@@ -5,6 +5,7 @@ python -m tests.sim --seed 7 --trace            one of them, with each step
 python -m tests.sim --faults 2                  all double faults of a commit of three tables
 python -m tests.sim --upkeep --schedules 3000   lakes that are looked after: versions expire, and files go
 python -m tests.sim --arbiter …                 the same in lakes whose versions an arbiter decides
+python -m tests.sim --keeping --schedules 1000  lakes of which copies are made, beside expiry and what deletes
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ import time
 from collections import Counter
 from itertools import product
 
-from tests.sim import commit_faults
+from tests.sim import commit_faults, keeping, schedule
 from tests.sim.repeating import repeatable
-from tests.sim.schedule import run
 
 TOLD = 10
 """Of so many findings of one schedule it is told."""
@@ -33,23 +33,33 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="one out of so many pairs")
     parser.add_argument("--arbiter", action="store_true", help="in lakes that have one")
     parser.add_argument("--upkeep", action="store_true", help="in lakes that are looked after")
+    parser.add_argument("--keeping", action="store_true", help="in lakes of which copies are made, alone")
     given = parser.parse_args()
     repeatable()
     if given.faults is not None:
         return int(_commits(given.faults, given.every, has_arbiter=given.arbiter) > 0)
     lakes = {"has_arbiter": given.arbiter, "has_upkeep": given.upkeep}
-    failed = _schedules(given.seed, given.schedules, is_traced=given.trace, **lakes)
+    failed = _schedules(given.seed, given.schedules, is_traced=given.trace, is_keeping=given.keeping, **lakes)
     return int(failed > 0)
 
 
-def _schedules(first: int, count: int, *, is_traced: bool, has_arbiter: bool, has_upkeep: bool) -> int:
+def _schedules(
+    first: int, count: int, *, is_traced: bool, has_arbiter: bool, has_upkeep: bool, is_keeping: bool
+) -> int:
     """Run schedules, and return how many found something."""
     counts: Counter[str] = Counter()
     failed = digest = 0
-    more = ("--arbiter " if has_arbiter else "") + ("--upkeep " if has_upkeep else "")
+    more = "".join(
+        f"--{name} "
+        for name, is_so in {"arbiter": has_arbiter, "upkeep": has_upkeep, "keeping": is_keeping}.items()
+        if is_so
+    )
     began = time.monotonic()
     for seed in range(first, first + count):
-        result = run(seed, is_traced=is_traced, has_arbiter=has_arbiter, has_upkeep=has_upkeep)
+        if is_keeping:
+            result = keeping.run(seed, is_traced=is_traced)
+        else:
+            result = schedule.run(seed, is_traced=is_traced, has_arbiter=has_arbiter, has_upkeep=has_upkeep)
         counts.update(result.counts)
         digest = result.digest
         for line in result.trace:

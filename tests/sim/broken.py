@@ -32,7 +32,7 @@ from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Entry
 from lockstep.timeline.outcomes import MakeEntry
 from lockstep.transactions.transaction import Transaction
-from tests.sim import broken_upkeep
+from tests.sim import broken_keeping, broken_upkeep, keeping
 from tests.sim.arbiter import SimulatedArbiter
 from tests.sim.repeating import repeatable
 from tests.sim.schedule import run
@@ -181,6 +181,7 @@ class Defect:
     seed: int
     has_arbiter: bool = False
     has_upkeep: bool = False
+    is_keeping: bool = False
 
 
 DEFECTS: Mapping[str, Defect] = {
@@ -205,9 +206,17 @@ DEFECTS: Mapping[str, Defect] = {
     "given-back-is-the-lakes": Defect(broken_upkeep.given_back_is_the_lakes, 0, has_upkeep=True),
     "killed-runs-are-forgotten": Defect(broken_upkeep.killed_runs_are_forgotten, 0, has_upkeep=True),
     "settled-loses-a-commit": Defect(broken_upkeep.settled_loses_a_commit, 0, has_upkeep=True),
+    "records-keep-nothing": Defect(broken_keeping.records_keep_nothing, 0, is_keeping=True),
+    "records-are-read-once": Defect(broken_keeping.records_are_read_once, 0, is_keeping=True),
+    "records-are-not-confirmed": Defect(broken_keeping.records_are_not_confirmed, 0, is_keeping=True),
+    "expiry-knows-what-it-looked-at": Defect(broken_keeping.expiry_knows_what_it_looked_at, 0, is_keeping=True),
 }
 
-FREQUENT = (*tuple(DEFECTS)[:5], "expiry-ignores-tags", "vectors-are-litter", "settled-loses-a-commit")
+FREQUENT = (
+    *tuple(DEFECTS)[:5],
+    *("expiry-ignores-tags", "vectors-are-litter", "settled-loses-a-commit"),
+    *("records-keep-nothing", "records-are-not-confirmed"),
+)
 """These show in one schedule out of some ten; the others in one out of some hundred."""
 
 MOST = 400
@@ -219,7 +228,11 @@ def find(name: str) -> tuple[int, str] | None:
     with DEFECTS[name].put_in():
         for number in range(MOST):
             defect = DEFECTS[name]
-            found = run(defect.seed + number, has_arbiter=defect.has_arbiter, has_upkeep=defect.has_upkeep)
+            seed = defect.seed + number
+            if defect.is_keeping:
+                found = keeping.run(seed)
+            else:
+                found = run(seed, has_arbiter=defect.has_arbiter, has_upkeep=defect.has_upkeep)
             if result := found.findings:
                 return number + 1, result[0]
     return None

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.sim import keeping
 from tests.sim.schedule import run
 
 ROOT = Path(__file__).parents[2]
 SCHEDULES = 80
 ARBITRATED = 25
-LOOKED_AFTER = 15
+LOOKED_AFTER = 30
+COPIED = 100
 HAPPENS = (
     "ok",
     "fail",
@@ -65,6 +67,15 @@ def test_so_they_do_where_versions_expire_and_files_go() -> None:
     assert {what for what in happens if not counts.get(what)} == set()
 
 
+def test_what_copies_need_is_kept_beside_expiry_and_what_deletes() -> None:
+    said = simulate("--keeping", "--schedules", str(COPIED))
+    assert f"{COPIED} schedules, 0 with findings" in said
+    counts = ast.literal_eval(said[said.index("{") : said.rindex("}") + 1])
+    done = (f"{what}: done" for what in ("writes", "restores", "tags", "copies", "drops", "promotes", "upkeep", "logs"))
+    happens = (*done, "made full", "made partial", "made minimal", "crashes", "stops", "expired", "deleted")
+    assert {what for what in happens if not counts.get(what)} == set()
+
+
 def test_no_schedule_sleeps_by_a_real_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nine tenths of the time of all schedules was that once; and what others do meanwhile was in none of them."""
     slept: list[float] = []
@@ -77,10 +88,12 @@ def test_no_schedule_sleeps_by_a_real_clock(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(time, "sleep", sleep)
     for seed in range(3):
         assert not run(seed).findings
+        assert not keeping.run(seed).findings
     assert not slept
 
 
 def test_a_seed_is_the_same_schedule_in_each_process() -> None:
-    once, again = (simulate("--seed", "3", "--schedules", "3", "--trace") for _ in range(2))
-    assert once.splitlines()[:-1] == again.splitlines()[:-1]
-    assert once.rpartition("digest")[2] == again.rpartition("digest")[2]
+    for more in ([], ["--keeping"]):
+        once, again = (simulate(*more, "--seed", "3", "--schedules", "3", "--trace") for _ in range(2))
+        assert once.splitlines()[:-1] == again.splitlines()[:-1]
+        assert once.rpartition("digest")[2] == again.rpartition("digest")[2]

@@ -17,6 +17,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -25,6 +26,7 @@ from lockstep.delta.checkpoint_files import sidecars_of
 from lockstep.delta.log import LOG, commit_path, log_files, log_files_of
 from lockstep.delta.snapshot import SIDECARS, Snapshot, checkpoint_names, read_snapshot
 from lockstep.errors import CorruptTimelineError, MissingFilesError
+from lockstep.lake.deletions import OLD
 from lockstep.lake.lake import Lake
 from lockstep.storage import Found, Mine, Storage
 from lockstep.timeline.entry import Table, Value
@@ -284,6 +286,27 @@ class Kept:
 
     states: Mapping[tuple[str, int], Found]
     folders: Mapping[str, tuple[tuple[str, int], list[Found]]]
+
+    @property
+    def sure(self) -> frozenset[tuple[str, int]]:
+        """The states that count: their copies are there, and no upkeep can have taken these for litter.
+
+        It takes them for litter once they are an hour old and nothing says that they are kept. So what was said of
+        copies that were much younger then is sure. Who stood still between the two may have said it of copies that are
+        going: then the table's log is needed, as if nothing were kept. Both times are the store's.
+        """
+        made: dict[tuple[str, int], datetime] = {}
+        for key, files in self.folders.values():
+            newest = max(found.modified_at for found in files)
+            made[key] = min(newest, made.get(key, newest))
+        return frozenset(
+            key for key, said in self.states.items() if key in made and said.modified_at - made[key] <= OLD
+        )
+
+    @property
+    def hollow(self) -> frozenset[tuple[str, int]]:
+        """The states of which nothing is there but what says that they are kept."""
+        return frozenset(self.states) - {key for key, _ in self.folders.values()}
 
 
 def kept_states(storage: Storage) -> Kept:

@@ -52,7 +52,8 @@ def needed_states(timeline: Known, can_be_read: Readable) -> Callable[[str, int]
 def doomed_states(lake: Lake, kept: Kept, is_needed: Callable[[str, int], bool], before: datetime) -> list[Doomed]:
     """Return what may go of what is kept: states that nobody needs, and what is left of attempts to keep one.
 
-    What says that a state is kept goes first, so none is ever said to be kept that is not.
+    What says that a state is kept goes first, so none is ever said to be kept that is not. It goes, too, if the copies
+    are gone: who kept them stood still, and said so late (`Kept.sure`). Then `keep_late` keeps the state anew.
 
     Args:
         before: what was written later stays, for its tag may be about to be made.
@@ -60,10 +61,11 @@ def doomed_states(lake: Lake, kept: Kept, is_needed: Callable[[str, int], bool],
     Raises:
         UnavailableError: the store failed.
     """
+    hollow = kept.hollow
     doomed = [
         Doomed(found.path, "litter", found.size, found.modified_at)
         for key, found in kept.states.items()
-        if not is_needed(*key) and found.modified_at < before
+        if (not is_needed(*key) or key in hollow) and found.modified_at < before
     ]
     of_key = Counter(key for key, _ in kept.folders.values())
     for folder, (key, files) in kept.folders.items():

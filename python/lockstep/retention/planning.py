@@ -226,7 +226,7 @@ def _needs(lake: Lake, can_be_read: Readable, head: int, kept: Kept) -> dict[str
     timeline = lake.timeline
     since = timeline.scan(can_be_read.first, head)
     alone = map(timeline.at, sorted(can_be_read.alone))
-    return dict(needs(timeline.at(can_be_read.first), since, alone, kept.states.keys()))
+    return dict(needs(timeline.at(can_be_read.first), since, alone, kept.sure))
 
 
 def _found(

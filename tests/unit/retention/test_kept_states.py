@@ -111,6 +111,29 @@ def test_a_log_stays_that_a_tag_needs_of_which_nothing_is_kept(
     assert files_then(catalog, GOOD) == {"p", "q"}
 
 
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_log_stays_whose_copies_may_have_gone_as_litter_before_they_were_said_to_be_kept(
+    catalog: TransactionalCatalog, aged: AgedStorage, clock: Ticking, is_gone: bool
+) -> None:
+    """Who made the tag stood still between the copies and what says that they are kept, longer than litter stays."""
+    ((key, said),) = kept_states(aged).states.items()
+    [folder] = kept_states(aged).folders
+    aged.times[said.path] += timedelta(hours=2)
+    if is_gone:
+        aged.delete_folder(folder)
+    expire(catalog)
+    vacuum(catalog.lake, AT_ONCE)
+    assert f"{0:020d}.json" in aged.list(f"{location(catalog, 'a')}/{LOG}")
+    assert files_then(catalog, GOOD) == {"p", "q"}
+    if is_gone:
+        for _ in range(3):
+            maintain(catalog.lake, AT_ONCE)
+            clock.now += DAY
+        assert kept_states(aged).sure == {key}, "it is kept anew"
+        assert f"{0:020d}.json" not in aged.list(f"{location(catalog, 'a')}/{LOG}")
+        assert files_then(catalog, GOOD) == {"p", "q"}
+
+
 def test_what_a_clean_up_from_outside_leaves_of_a_log_keeps_the_tags_files(
     catalog: TransactionalCatalog, aged: AgedStorage
 ) -> None:
