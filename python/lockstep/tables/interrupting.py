@@ -9,22 +9,24 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from lockstep.errors import CancelledError
 from lockstep.settings import STATEMENT_TIMEOUT
 from lockstep.transactions.transaction import Transaction
-from lockstep.workers import begin, thread_of
+from lockstep.workers import thread_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _AGAIN_SECONDS = 0.1
-"""DuckDB forgets an interrupt that comes just before a query begins, so it is interrupted again after so long."""
+"""DuckDB forgets an interrupt that comes just before a query begins, so it is interrupted again after so long.
+
+And Python's main thread, once it waits, does not see a signal that came just before: it looks again after so long.
+"""
 
 _STOPPED = re.compile(r"Invalid Input Error: [^']+ registered as '.*' failed: KeyboardInterrupt\b", re.DOTALL)
 """What DuckDB says where Ctrl-C came while it asked for rows; its words are all that is left of the exception."""
@@ -125,13 +127,31 @@ def stoppable(connection: DuckDBPyConnection, compute: Callable[[], T]) -> T:
     """
     if threading.current_thread() is not threading.main_thread():
         return compute()
-    computed = begin(partial(copy_context().run, compute), "lockstep-query")
+    computed, is_given_up = Future[T](), threading.Event()
+    context = copy_context()
+
+    def work() -> None:
+        if is_given_up.is_set():  # a signal came before the thread did anything
+            return
+        try:
+            computed.set_result(context.run(compute))
+        except BaseException as error:  # noqa: BLE001 (whoever waits is told)
+            computed.set_exception(error)
+
+    thread = threading.Thread(target=work, name="lockstep-query", daemon=True)
     try:
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads
+            return compute()
+        while not computed.done():  # a signal that comes as Python begins to wait is seen when it has waited
+            wait([computed], _AGAIN_SECONDS)
         return computed.result()
     except BaseException:
-        while not computed.done():
+        is_given_up.set()
+        while thread.is_alive():
             connection.interrupt()
-            wait([computed], _AGAIN_SECONDS)
+            thread.join(_AGAIN_SECONDS)
         raise
 
 
