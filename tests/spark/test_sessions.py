@@ -227,6 +227,38 @@ def test_a_clone_has_its_parents_settings_and_not_its_transaction(spark: Any) ->
 
 
 @pytest.mark.usefixtures("tables")
+def test_nobody_writes_into_another_sessions_transaction_by_its_uri(spark: Any, connect: Any) -> None:
+    """Its id is in SHOW TRANSACTIONS, and where a table lies in DESCRIBE DETAIL."""
+    (folder,) = spark.sql(f"DESCRIBE DETAIL {T}").select("location").first()
+    spark.sql(f"INSERT INTO {T} VALUES (1)")
+    (began,) = spark.sql("BEGIN").collect()
+    spark.sql(f"INSERT INTO {T} VALUES (2)")
+    uri = f"lockstep://{began.transaction_id}-1.file{folder.removeprefix('file:')}"
+    other = connect()
+    rows = other.range(7, 8)
+
+    def refused(write: Callable[[], object]) -> None:
+        with pytest.raises(PySparkException, match="of another session") as error:
+            write()
+        assert error.value.getSqlState() == "25001"
+
+    def all_refused() -> None:
+        refused(lambda: other.sql(f"ALTER TABLE delta.`{uri}` SET TBLPROPERTIES ('mine' = 'now')"))
+        refused(lambda: other.sql(f"RESTORE delta.`{uri}` TO VERSION AS OF 0"))
+
+    refused(lambda: rows.write.format("delta").mode("append").save(uri))
+    refused(lambda: rows.write.format("delta").mode("overwrite").option("replaceWhere", "id > 1").save(uri))
+    all_refused()
+    other.sql("BEGIN")
+    all_refused()
+    other.sql("ROLLBACK")
+    assert ids(spark) == [1, 2]
+    spark.range(3, 4).write.mode("overwrite").option("replaceWhere", "id = 3").saveAsTable(T)
+    spark.sql("COMMIT")
+    assert (ids(spark), ids(other)) == ([1, 2, 3], [1, 2, 3])
+
+
+@pytest.mark.usefixtures("tables")
 def test_a_misspelt_setting_is_refused_however_it_was_set(spark: Any) -> None:
     with pytest.raises(PySparkException, match=r"did you mean lockstep\.isolation\?") as refusal:
         spark.sql("SET lockstep.isolaton = SNAPSHOT")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -22,6 +23,9 @@ from lockstep.delta.log import staged_path
 from lockstep.spark.host.uris import Uris
 from tests.support.client import usual
 from tests.support.lakes import add, create, lay, named
+
+ROOM_FOR_NO_STACK = 4 * 1024 * 1024
+"""A thread's stack has 8 MB."""
 
 COMMAND = (sys.executable, "-P", "-m", "lockstep.spark.spawned")
 
@@ -127,6 +131,22 @@ def test_an_answer_comes_to_the_request_that_asked(child: Child) -> None:
 def test_what_cannot_be_answered_is_an_error_and_not_the_end(child: Child) -> None:
     assert child.ask("no such thing")["error"]["condition"] == "LOCKSTEP_INTERNAL"
     assert child.ask("commit")["error"]["sqlstate"] == "25P01"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits a running process")
+def test_where_there_can_be_no_more_threads_requests_wait_and_nothing_ends(child: Child, root: Path) -> None:
+    """A container has so many at most, the JVM's among them; who ends takes all open transactions along."""
+    id_ = child.begin()
+    pages = int(Path(f"/proc/{child.process.pid}/statm").read_text().split()[0])
+    room = pages * resource.getpagesize() + ROOM_FOR_NO_STACK
+    _, most = resource.prlimit(child.process.pid, resource.RLIMIT_AS)
+    resource.prlimit(child.process.pid, resource.RLIMIT_AS, (room, most))
+    for number in range(100):
+        child.send(number, "tables", f"s{number}", namespace=["default"])
+    answers = dict(child.answer() for _ in range(100))
+    assert [answers[number]["ok"]["names"] for number in range(100)] == [["a"]] * 100
+    resource.prlimit(child.process.pid, resource.RLIMIT_AS, (most, most))
+    assert child.ask("commit")["ok"]["transaction_id"] == id_
 
 
 def test_what_is_no_request_is_an_error_and_not_the_end(child: Child) -> None:

@@ -74,3 +74,9 @@ def test_a_uri_that_is_not_below_the_root_is_that_of_a_table_outside(uri: str, l
 def test_what_is_no_uri_of_ours_is_refused(uri: str) -> None:
     with pytest.raises(InvalidError, match="is not a lockstep:// URI"):
         Uris("file:///data/lake").holds(uri)
+
+
+@pytest.mark.parametrize("view", ["0fxfoo-1", "0fx-1-1", "0fx٣-1", "0fx²-1", f"0fx{10**19}-1"])
+def test_an_epoch_that_is_no_number_is_that_of_no_transaction(view: str) -> None:
+    with pytest.raises(InvalidError, match="of no transaction"):
+        Uris("file:///data/lake").parse(f"lockstep://{view}.file/data/lake/t")

@@ -54,12 +54,16 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     connect(files)
     host = Host(application=msgspec.json.decode(requests.readline() or b"{}").get("application", ""))
     with ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="lockstep-request") as pool:
+        pool.submit(int).result()  # there is one thread at least from now on
         for line in requests:
             number, _, request = line.partition(b" ")
             if number == OverPipes.WORD:
                 files.heard(request)
             else:
-                pool.submit(answer, number, request)
+                try:
+                    pool.submit(answer, number, request)
+                except RuntimeError as error:  # it is in the queue: a thread that there is takes it once it is free
+                    _log.warning("a request waits for others, for there is no thread for it: %s", error)
         files.end()  # before those are waited for who wait for its answers
     host.close()
 

@@ -167,7 +167,7 @@ class TransactionRequests:
 
     def _savepoint(self, session: Session, request: protocol.Savepoint) -> protocol.Named:
         tx, _ = self._open_transaction(session, "SAVEPOINT")
-        if request.failure and not session.goes_on:
+        if request.failure and not tx.read_only and not session.goes_on:
             raise FailedTransactionError(
                 "a write of this transaction failed, so no savepoint can be set: ROLLBACK, or ROLLBACK TO an older "
                 f"one. The failure was: {request.failure}"

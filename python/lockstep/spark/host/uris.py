@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from lockstep.errors import InvalidError
+from lockstep.spark.host.versions import is_number
 from lockstep.storage.urls import is_outside
 from lockstep.timeline.entry import NEW
 
@@ -130,11 +131,19 @@ def outside_location(uri: str) -> str:
 
 
 def _viewer(authority: str) -> tuple[str | None, int]:
-    """Return the transaction, and its epoch, that the authority of a URI names."""
+    """Return the transaction, and its epoch, that the authority of a URI names.
+
+    Raises:
+        InvalidError: what stands for an epoch is no number.
+    """
     view = authority.partition(".")[0]
     if view == HEAD or view.startswith(f"{HEAD}{KEPT}"):
         return None, 0
     transaction, _, epoch = view.rpartition("-")[0].partition(KEPT)[0].partition(EPOCH)
+    if epoch and not is_number(epoch):
+        raise InvalidError(
+            f"{SCHEME}://{authority}/… is of no transaction: use the table by its name, as lake.namespace.table"
+        )
     return transaction, int(epoch or 0)
 
 

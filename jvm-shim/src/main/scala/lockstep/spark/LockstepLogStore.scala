@@ -54,6 +54,7 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
         val table = path.getParent.getParent.toString
         commitAlone(path, commit :+ ("creation" -> Option.when(version == 0)(table).flatMap(NewTables.at)), actions)
       case Some(transaction) =>
+        Transactions.checkWriter(transaction)
         val session = Transactions.holder(transaction).getOrElse(SparkSession.active)
         val staged = Transactions.exclusively(session) {
           val lines = new Lines(actions.asScala)

@@ -21,12 +21,19 @@ private[spark] object ProcedureCalls {
   /** Of such a statement that names no catalog: the current one is meant, or the only one of Lockstep's. */
   val NoCatalog: TreeNodeTag[Boolean] = TreeNodeTag[Boolean]("lockstep.procedure_catalog")
 
+  /** Of such a statement: the parameters that it says by the word TIMESTAMP. */
+  val Times: TreeNodeTag[Set[String]] = TreeNodeTag[Set[String]]("lockstep.procedure_times")
+
   def place(session: SparkSession, plan: LogicalPlan): LogicalPlan = plan match {
     case call @ Call(UnresolvedProcedure(parts), arguments, true) =>
       val table = call.getTagValue(Table).map(StatementScope.qualified(session, _))
       val name = named(session, call, parts)
       if (LockstepCatalog.isOne(name.head) && Procedures.isTheirs(name.tail.init.toArray))
-        called(session, name, arguments ++ table.map(parts => argument("table", LockstepCatalog.quoted(parts))))
+        called(
+          session,
+          name,
+          arguments ++ table.map(parts => argument("table", LockstepCatalog.quoted(parts))),
+          call.getTagValue(Times).getOrElse(Set.empty))
       else call
     case other => other
   }
@@ -39,7 +46,11 @@ private[spark] object ProcedureCalls {
       .orElse(onlyOne(session, call))
       .fold(StatementScope.qualified(session, parts))(_ +: parts)
 
-  private def called(session: SparkSession, name: Seq[String], arguments: Seq[Expression]): LogicalPlan = {
+  private def called(
+      session: SparkSession,
+      name: Seq[String],
+      arguments: Seq[Expression],
+      times: Set[String]): LogicalPlan = {
     val (named, positional) = arguments.partition(_.isInstanceOf[NamedArgumentExpression])
     session.sessionState.catalogManager.catalog(name.head) match {
       case catalog: LockstepCatalog =>
@@ -47,7 +58,8 @@ private[spark] object ProcedureCalls {
           catalog,
           name.last,
           positional,
-          named.collect { case NamedArgumentExpression(key, value) => key -> value })
+          named.collect { case NamedArgumentExpression(key, value) => key -> value },
+          times)
       case other => throw new IllegalStateException(s"${other.name} is set to be Lockstep's, and is $other")
     }
   }

@@ -9,7 +9,7 @@ import lockstep.spark.statements.StatementScope
 import lockstep.spark.transactions.{JudgedByPython, Transactions}
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.{Row, SparkSession}
-import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference, Cast, Expression, Literal}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference, Cast, EvalMode, Expression, Literal}
 import org.apache.spark.sql.catalyst.util.quoteIdentifier
 import org.apache.spark.sql.connector.catalog.Identifier
 import org.apache.spark.sql.delta.catalog.DeltaTableV2
@@ -28,6 +28,7 @@ import scala.util.control.NonFatal
  * @param names  the parameters that are given, in the order of `values`
  * @param values what is given, each as the parameter's type
  * @param isOne  whether Delta does a part of it in the same transaction: one of its own, if none is open
+ * @param times  the parameters for which the statement has the word TIMESTAMP: NULL is no time, and not as if nothing was said
  */
 private[spark] case class ProcedureCall(
     catalog: LockstepCatalog,
@@ -36,11 +37,14 @@ private[spark] case class ProcedureCall(
     values: Seq[Expression],
     override val changesSomething: Boolean,
     isOne: Boolean,
+    times: Set[String],
     override val output: Seq[Attribute])
     extends LeafRunnableCommand with JudgedByPython with Logging {
 
   override def run(session: SparkSession): Seq[Row] = {
     val arguments = names.zip(Internals.evaluated(session, values)).toMap
+    for (name <- times if arguments(name) == null)
+      throw new LockstepException("LOCKSTEP_INVALID", s"what is said for the $name is NULL: expected a time.", "22023")
     if (!isOne) call(session, arguments)._1
     else if (Transactions.isOpen(session)) wholly(session)(call(session, arguments)._1)
     else inItsOwn(session)(call(session, arguments))
@@ -209,7 +213,8 @@ private[spark] object ProcedureCall {
       catalog: LockstepCatalog,
       procedure: String,
       positional: Seq[Expression],
-      named: Seq[(String, Expression)]): ProcedureCall = {
+      named: Seq[(String, Expression)],
+      times: Set[String]): ProcedureCall = {
     val answer = catalog.bound(procedure, positional.size, named.map(_._1))
     val parameters = Procedures.typed(answer.get("arguments"))
     val said = positional ++ named.map(_._2)
@@ -219,9 +224,11 @@ private[spark] object ProcedureCall {
       catalog,
       answer.get("name").asText,
       parameters.map(_._1),
-      said.zip(parameters).map { case (value, (_, kind)) => Cast(value, kind) },
+      // Whatever the session sets: what is no number, or too large, would be NULL or another one, and that is said, too.
+      said.zip(parameters).map { case (value, (_, kind)) => Cast(value, kind, None, EvalMode.ANSI) },
       answer.get("changes").asBoolean && !isDry,
       answer.get("needs_transaction").asBoolean && !isDry,
+      times,
       Procedures.typed(answer.get("columns")).map { case (name, kind) => AttributeReference(name, kind)() }
     )
   }

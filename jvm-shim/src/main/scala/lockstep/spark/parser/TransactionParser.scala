@@ -47,6 +47,7 @@ private[spark] class TransactionParser(session: SparkSession, spark: ParserInter
     }
     val call = Call(UnresolvedProcedure(name), arguments)
     statement.table.foreach(call.setTagValue(ProcedureCalls.Table, _))
+    call.setTagValue(ProcedureCalls.Times, statement.arguments.collect { case (key, _: Said) => key }.toSet)
     if (statement.catalog.isEmpty) call.setTagValue(ProcedureCalls.NoCatalog, true)
     StatementText.mark(call, sql)
   }

@@ -6,10 +6,11 @@ import java.util.concurrent.ConcurrentHashMap
 import lockstep.spark.overlay.Overlay
 import lockstep.spark.scans.{ByPath, ReadLog, Scans}
 import org.apache.hadoop.fs.Path
+import org.apache.spark.SparkContext
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.delta.OptimisticTransaction
-import org.apache.spark.sql.execution.QueryExecution
+import org.apache.spark.sql.execution.{QueryExecution, SQLExecution}
 import org.apache.spark.sql.lockstep.{Internals, LockstepException}
 
 import scala.jdk.CollectionConverters._
@@ -40,12 +41,13 @@ private[spark] object Transactions {
    * without it. What Delta does for a statement in another session is the statement's doing: it looks in a clone of the
    * session for the rows that it replaces. A thread with a transaction of its own has that one alone.
    */
-  def owner(session: SparkSession): String = {
-    val own = Internals.id(session)
-    def shared = if (isInStream(session)) None else Option(session.conf.get(Shared, "")).filter(_.nonEmpty)
-    ofThread(session).orElse(joined(session).map(_.owner)).orElse(shared.map(SharedOwner + _))
-      .orElse(writing.map(_.owner)).getOrElse(own)
-  }
+  def owner(session: SparkSession): String =
+    ofThread(session).orElse(joined(session).map(_.owner)).orElse(shared(session)).orElse(writing.map(_.owner))
+      .getOrElse(Internals.id(session))
+
+  /** The name under which a session says that it shares its transactions. */
+  private def shared(session: SparkSession): Option[String] =
+    if (isInStream(session)) None else Option(session.conf.get(Shared, "")).filter(_.nonEmpty).map(SharedOwner + _)
 
   private def joined(session: SparkSession): Option[OpenTransaction] =
     all.find(tx => !apart.contains(tx.owner) && tx.hasJoined(Internals.id(session)))
@@ -170,6 +172,34 @@ private[spark] object Transactions {
           "before its COMMIT: make the DataFrame or view anew in this session.",
         "25001"
       )
+
+  /**
+   * Refuses a commit to a transaction by a statement of a session that takes no part in it: a URI can be written by anybody.
+   * Which session a statement is of, its execution says: Delta may go on in a clone, and a stream's function in any session.
+   * What is no statement, as some calls of `DeltaTable`, does not say it; the active session may be any.
+   */
+  def checkWriter(transaction: String): Unit =
+    for {
+      tx <- all.find(_.id == transaction)
+      writers = executing(tx.session.sparkContext) if writers.nonEmpty && !writers.exists(isPart(_, tx))
+    } throw new LockstepException(
+      "LOCKSTEP_ACTIVE_TRANSACTION",
+      s"a statement of another session would write into the open transaction $transaction, which is not its own: use the " +
+        "table by its name, as lake.namespace.table. Nothing of the statement is in any table.",
+      "25001"
+    )
+
+  /** The sessions of the executions that this thread is in, the innermost and the outermost; none where it is in none. */
+  private def executing(context: SparkContext): Seq[SparkSession] =
+    for {
+      key <- Seq(SQLExecution.EXECUTION_ID_KEY, SQLExecution.EXECUTION_ROOT_ID_KEY)
+      id <- Option(context.getLocalProperty(key))
+      query <- Option(SQLExecution.getQueryExecution(id.toLong))
+    } yield query.sparkSession
+
+  /** Whether a session takes part in a transaction, or will with its next statement. */
+  private def isPart(session: SparkSession, tx: OpenTransaction): Boolean =
+    tx.hasJoined(Internals.id(session)) || shared(session).getOrElse(Internals.id(session)) == tx.owner
 
   /**
    * Refuses the rows that changed between versions if they were asked for before the open transaction began: up to which
