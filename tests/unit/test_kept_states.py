@@ -10,7 +10,7 @@ import pytest
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.log import LOG, commit_path
 from lockstep.delta.snapshot import read_snapshot
-from lockstep.errors import CorruptTimelineError, ForeignCommitError, LockstepError, MissingFilesError
+from lockstep.errors import CorruptTimelineError, ForeignCommitError, LockstepError, MissingFilesError, UnavailableError
 from lockstep.lake.kept_states import FOLDER, is_whole, kept_state, kept_states, state_path, told_at
 from lockstep.lake.verify import verify
 from lockstep.storage import open_storage
@@ -161,6 +161,21 @@ def test_a_table_that_is_set_aside_keeps_a_tag_from_being_made(
     with pytest.raises(ForeignCommitError, match=r"settle it, or DROP TABLE"):
         make_tag(open_catalog(store), "good")
     assert kept_states(store).states == {}
+
+
+def test_a_table_that_cannot_be_published_now_is_not_to_be_dropped_for_a_tag(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    """A disk is full: once there is room it is published."""
+    store.fail("put_if_absent", path=f"{LOG}/{1:020d}.json", times=9)
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    catalog.commit(tx)
+    with pytest.raises(UnavailableError, match="it has to be published first") as refused:
+        make_tag(catalog, "good")
+    assert "DROP TABLE" not in refused.value.message
+    store.heal()
+    make_tag(open_catalog(store), "good")
 
 
 def test_a_killed_create_tag_leaves_a_whole_tag_or_none(tmp_path: Path) -> None:

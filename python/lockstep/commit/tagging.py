@@ -59,7 +59,7 @@ class Keeping:
             return
         tables = [*self._named(head)]
         for table in tables:
-            head.refuse_aside(table, ". A tag would keep what nobody can read: settle it, or DROP TABLE, first")
+            head.refuse_to_tag(table)
         by_path = {state_path(table.id, table.version): table for table in tables}
         keep(self._lake, [table for path, table in by_path.items() if path not in self._kept])
         self._kept |= by_path.keys()

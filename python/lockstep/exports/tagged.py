@@ -61,7 +61,7 @@ def _check_files(lake: Lake, tx: Transaction, ddl: TagDdl, *, is_strict: bool) -
     if ddl.version is None:
         tables, staged_by = [*tx.names.tables.values()], tx
         for table in tables:
-            tx.base.refuse_aside(table, ". A tag would keep what nobody can read: settle it, or DROP TABLE, first")
+            tx.base.refuse_to_tag(table)
     else:
         tables, staged_by = [*lake.timeline.at(ddl.version).tables.values()], None
     workers, stores = Workers(AT_ONCE, "lockstep-tag"), Stores(lake.storage, opener_of(lake.storage))

@@ -20,8 +20,8 @@ from lockstep.lake.kept_states import snapshot_of
 from lockstep.storage import Storage
 from lockstep.timeline.entry import Table
 
-_UNANSWERED = re.compile(r"after [1-9]\d* retries|error sending request", re.IGNORECASE)
-"""What deltalake says, and whoever passes its words on, once it has asked a store again in vain."""
+_UNANSWERED = re.compile(r"after [1-9]\d* retries|error sending request|too many open files", re.IGNORECASE)
+"""What deltalake says, and whoever passes its words on, once it has asked a store in vain, or can ask none now."""
 
 
 def reason(storage: Storage, table: Table, error: Exception) -> CorruptTimelineError | UnavailableError | None:

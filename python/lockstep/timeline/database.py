@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from immutables import Map
 
-from lockstep.errors import LockstepError
+from lockstep.errors import ForeignCommitError, LockstepError
 from lockstep.timeline.entry import Batch, Expired, Name, Namespace, Table, TableWrite, Tag, Value, View, folded
 from lockstep.timeline.layered_map import LayeredMap
 
@@ -111,6 +111,12 @@ class Database(Value, frozen=True):
         """Raise why a table is set aside, if it is; the message ends with `more`."""
         if (error := self.set_aside.get(table.id)) is not None:
             raise error.again(more) from error
+
+    def refuse_to_tag(self, table: Table) -> None:
+        """Raise why no tag can keep a table, if it is set aside. A side is given up only where it has diverged."""
+        has_diverged = isinstance(self.set_aside.get(table.id), ForeignCommitError)
+        remedy = "settle it, or DROP TABLE, first" if has_diverged else "it has to be published first"
+        self.refuse_aside(table, f". A tag would keep what nobody can read: {remedy}")
 
     def has_batch(self, batch: Batch) -> bool:
         """Tell whether this micro-batch, or a later one of its application, is recorded."""

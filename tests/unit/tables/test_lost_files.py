@@ -9,10 +9,10 @@ import pytest
 
 import lockstep
 from lockstep.delta.combine.deletion_vectors import file_name
-from lockstep.errors import CorruptTimelineError, InvalidError, UnsupportedError
+from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError, UnsupportedError
 from lockstep.exports.export import Asked, Exporter
 from lockstep.storage.outside import open_reaching
-from lockstep.tables.lost import damage
+from lockstep.tables.lost import damage, reason
 from lockstep.tables.opened import OpenLake
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import named, open_catalog
@@ -125,3 +125,15 @@ def test_what_deltalake_does_not_support_is_told_as_that(lake: OpenLake) -> None
     table = lake.at()["t"]
     with pytest.raises(UnsupportedError, match="Read it in Spark"):
         raise table._refusal(OSError("no such thing"))
+
+
+@pytest.mark.parametrize(
+    "said", ["Generic error: after 3 retries, x", "error sending request", "Too many open files (os error 24)"]
+)
+def test_a_store_that_is_not_asked_now_is_no_kind_of_table(lake: OpenLake, tmp_path: Path, said: str) -> None:
+    """Whoever tries again reads it."""
+    make(lake, [{"id": 1, "v": "a"}])
+    catalog = open_catalog(FaultyStorage(open_reaching(str(tmp_path / "lake"))))
+    found = reason(catalog.lake.storage, catalog.database().tables[named("t")], OSError(said))
+    assert isinstance(found, UnavailableError)
+    assert found.retryable
