@@ -27,6 +27,8 @@ CONSTANTS = {name: value for name, value in vars(settings).items() if isinstance
 
 NO_SETTINGS = {
     "analyzed",
+    "apart",
+    "procedure_times",
     "table",
     "touch",
     "asked",
