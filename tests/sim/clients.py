@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lockstep.catalog import TransactionalCatalog
 from lockstep.commit.outcomes import Taken
 from lockstep.commit.records import abort
 from lockstep.delta.actions import Action, render
@@ -23,6 +22,7 @@ from lockstep.errors import (
 from lockstep.transactions.transaction import Transaction
 from tests.sim.effects import WHOLE, changes_files
 from tests.sim.journal import Attempt, PlainCommit
+from tests.sim.participant import Participant
 from tests.sim.statements import Statements
 from tests.sim.store import SimulatedStorage
 from tests.sim.world import PLAIN, RESTORED, TABLES, World
@@ -32,24 +32,12 @@ from tests.support.lakes import named
 from tests.support.replay import BrokenTableError
 
 
-class Client:
+class Client(Participant[World, SimulatedStorage]):
     """A process with a catalog, in which one or more threads run transactions."""
 
     def __init__(self, world: World, storage: SimulatedStorage) -> None:
-        self.world = world
-        self.storage = storage
-        self.scheduler = world.scheduler
-        self.chance = world.scheduler.random
-        self.catalog: TransactionalCatalog | None = None
+        super().__init__(world, storage)
         self.under_way: dict[str, Transaction] = {}
-
-    def open(self) -> TransactionalCatalog:
-        """Open the lake, however often that takes."""
-        while True:
-            try:
-                return self.world.open(self.storage)
-            except UnavailableError:
-                self.scheduler.sleep(1)
 
     def run(self) -> None:
         """Run transactions; the first thread of a process opens the catalog for all."""
@@ -62,11 +50,6 @@ class Client:
     def work(self) -> Sequence[Callable[[Any], None]]:
         """What a client does, each as often as any other."""
         return QUICK if self.world.plan.is_quick else WORK
-
-    @property
-    def there(self) -> TransactionalCatalog:
-        assert self.catalog is not None
-        return self.catalog
 
     def transaction(self, script: Callable[[Statements], None], **options: object) -> None:
         """Run one transaction to its end."""

@@ -29,7 +29,7 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.commit import records
 from lockstep.delta.combine.deletion_vectors import file_name, serialize
 from lockstep.delta.log import LOG, log_files
-from lockstep.errors import LockstepError, UnavailableError
+from lockstep.errors import LockstepError
 from lockstep.exports.export import Asked, Exporter
 from lockstep.exports.promote import Promoter
 from lockstep.exports.tagged import create_tag
@@ -48,6 +48,7 @@ from lockstep.transactions.transaction import Transaction
 from tests.sim.bucket import BucketStorage
 from tests.sim.checkpoints import checkpoint_of
 from tests.sim.copies import Copied, KeptWorld
+from tests.sim.participant import Participant
 from tests.support.exports import snapshot
 from tests.support.lakes import add, remove, stage, stage_new
 from tests.support.vectors import stored
@@ -64,37 +65,19 @@ MOST_TARGETS = 4
 MODES: tuple[ExportMode, ...] = ("partial", "partial", "partial", "full", "minimal")
 
 
-class Keeper:
+class Keeper(Participant[KeptWorld, BucketStorage]):
     """A process that does some of that.
 
     Attributes:
-        catalog: of the lake.
         kind: what it is at.
         is_done: whether it has done all that it has to.
     """
 
     def __init__(self, world: KeptWorld, storage: BucketStorage, kinds: Sequence[str]) -> None:
-        self.world = world
-        self.storage = storage
-        self.scheduler = world.scheduler
-        self.chance = world.scheduler.random
+        super().__init__(world, storage)
         self.kinds = kinds
-        self.catalog: TransactionalCatalog | None = None
         self.kind = ""
         self.is_done = False
-
-    def open(self) -> TransactionalCatalog:
-        """Open the lake, however often that takes."""
-        while True:
-            try:
-                return self.world.open(self.storage)
-            except UnavailableError:
-                self.scheduler.sleep(1)
-
-    @property
-    def there(self) -> TransactionalCatalog:
-        assert self.catalog is not None
-        return self.catalog
 
     def run(self) -> None:
         """Do some of it, one after the other; what is refused, or fails, is only counted."""

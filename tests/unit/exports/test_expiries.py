@@ -12,10 +12,9 @@ import pytest
 from lockstep.catalog import TransactionalCatalog
 from lockstep.commit.records import record_of, write
 from lockstep.retention.expiring import expire_snapshots
-from lockstep.timeline import fence
 from tests.support.exports import export
 from tests.support.faulty import FaultyStorage
-from tests.support.lakes import append, create, open_catalog
+from tests.support.lakes import append, open_catalog
 from tests.support.retained import Ticking
 
 Pin: TypeAlias = Callable[[TransactionalCatalog, Ticking], object]
@@ -32,17 +31,9 @@ def stays_open(catalog: TransactionalCatalog, clock: Ticking) -> None:
 
 
 @pytest.fixture
-def clock() -> Ticking:
-    return Ticking()
-
-
-@pytest.fixture
-def catalog(store: FaultyStorage, clock: Ticking, monkeypatch: pytest.MonkeyPatch) -> TransactionalCatalog:
-    monkeypatch.setattr(fence, "GRACE_SECONDS", 0.0)  # no process but this one
-    catalog = open_catalog(store, clock=clock)
-    create(catalog, "a", files=["p"])
-    append(catalog, "a", "q")
-    return catalog
+def catalog(aging: TransactionalCatalog) -> TransactionalCatalog:
+    append(aging, "a", "q")
+    return aging
 
 
 def expire_all(catalog: TransactionalCatalog, clock: Ticking) -> None:

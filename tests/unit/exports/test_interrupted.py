@@ -17,12 +17,11 @@ from lockstep.retention.ages import Retention
 from lockstep.retention.expiring import expire_snapshots
 from lockstep.retention.upkeep import remove_orphan_files
 from lockstep.storage import open_storage
-from lockstep.timeline import fence
 from lockstep.timeline.entry import ExportMode, TagDdl
 from tests.support.exports import build_lake, export, exporter, opened, paths, tree_of
 from tests.support.faulty import FaultyStorage
 from tests.support.killed import Killed
-from tests.support.lakes import append, create, open_catalog
+from tests.support.lakes import append, open_catalog
 from tests.support.retained import Ticking
 
 pytestmark = pytest.mark.long
@@ -77,20 +76,6 @@ def test_a_kill_at_any_call_leaves_no_half_lake_and_the_same_again_goes_on(
 
 
 # --- interrupted before it had its target -----------------------------------------------------------------------------
-
-
-@pytest.fixture
-def clock() -> Ticking:
-    return Ticking()
-
-
-@pytest.fixture
-def aging(store: FaultyStorage, clock: Ticking, monkeypatch: pytest.MonkeyPatch) -> TransactionalCatalog:
-    """A lake with a clock of its own."""
-    monkeypatch.setattr(fence, "GRACE_SECONDS", 0.0)  # no process but this one
-    catalog = open_catalog(store, clock=clock)
-    create(catalog, "a", files=["p"])
-    return catalog
 
 
 def begun(catalog: TransactionalCatalog, to: Path, mode: ExportMode) -> int:
