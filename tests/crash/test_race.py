@@ -161,11 +161,11 @@ def test_a_restore_beside_a_writer_is_whole_or_refused(pair: tuple[Driver, Drive
 
 @pytest.mark.deep  # each clean-up waits ten seconds; tests/crash/test_upkeep.py has it without Spark
 def test_what_a_transaction_reads_stays_while_another_driver_lets_it_expire_and_vacuums(
-    pair: tuple[Driver, Driver], tmp_path: Path
+    pair: tuple[Driver, Driver], arbiter: str | None, tmp_path: Path
 ) -> None:
     """What it began with is replaced, expires and is vacuumed, before its statements and beside each of them."""
     place = root_in(tmp_path)
-    catalog = TransactionalCatalog.open(place, create=True)
+    catalog = TransactionalCatalog.open(place, create=True, arbiter=arbiter)
     cleaner, writer = (driver.connect(place) for driver in pair)
     cleaner.sql(
         "CALL lake.system.retention(age => '0s', versions => 1, grace => '0s')",
