@@ -375,7 +375,8 @@ SPARK_CATALOG = Setting(
     "spark.sql.catalog.spark_catalog",
     "driver",
     "class",
-    "Must be Delta's catalog, or Delta refuses to work (F0000).",
+    "Must be Delta's catalog, or Delta refuses to work (F0000). "
+    "`lockstep.spark.LockstepCatalog` is refused (F0000): see [old names](migration.md#old-names).",
     default="org.apache.spark.sql.delta.catalog.DeltaCatalog",
 )
 LOG_STORE = Setting(

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 
 from lockstep.errors import LockstepError
 from lockstep.spark.raised import from_spark
-from lockstep.tables.version import _for_deltalake
+from lockstep.tables.by_deltalake import options_of
 from tests.support.placed import root_in
 from tests.support.s3 import Guarded, moto, serving
 from tests.support.sessions import ROOTS
@@ -66,11 +66,11 @@ class Warehouse:
 
     def write(self, name: str, *ids: int) -> None:
         rows = pa.table({"id": pa.array(ids, pa.int64())})
-        write_deltalake(f"{self.url}/{name}", rows, storage_options=_for_deltalake(self.url, self.options))
+        write_deltalake(f"{self.url}/{name}", rows, storage_options=options_of(self.url, self.options))
 
     def ids(self, name: str) -> list[int]:
         """Return what delta-rs reads there."""
-        table = DeltaTable(f"{self.url}/{name}", storage_options=_for_deltalake(self.url, self.options))
+        table = DeltaTable(f"{self.url}/{name}", storage_options=options_of(self.url, self.options))
         return sorted(table.to_pyarrow_table()["id"].to_pylist())
 
     def forget(self) -> None:

@@ -29,7 +29,7 @@ from lockstep.storage.options import (
     of_environment,
     place_of,
 )
-from lockstep.tables.version import _for_deltalake
+from lockstep.tables.by_deltalake import options_of
 from tests.support.proxy import Proxy
 from tests.support.s3 import moto, serving
 
@@ -492,7 +492,7 @@ def test_where_the_bucket_is_in_the_hosts_name(endpoint: str, how: str, monkeypa
         with pytest.raises(UnavailableError):
             store.get("a")
         with pytest.raises(OSError, match="403"):
-            DeltaTable(f"{S3_URL}/t", storage_options=_for_deltalake(S3_URL, {**options, "proxy_url": proxy.url}))
+            DeltaTable(f"{S3_URL}/t", storage_options=options_of(S3_URL, {**options, "proxy_url": proxy.url}))
         asked = {target.partition("?")[0].rstrip("/") for _, target in proxy.requests}
     assert "http://b.store.invalid:9000/lake/a" in asked
     assert all(each.startswith("http://b.store.invalid:9000") for each in asked)
@@ -530,7 +530,7 @@ def test_options_by_any_of_their_names_reach_delta_rs(
     """It passes over names that it does not know, and asks with the keys of the environment then, or another server."""
     for name in (*S3_VARIABLES, "GOOGLE_BASE_URL", "AWS_VIRTUAL_HOSTED_STYLE_REQUEST"):
         monkeypatch.delenv(name, raising=False)
-    assert _for_deltalake(url, options) == named
+    assert options_of(url, options) == named
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,8 @@ from lockstep.spark.host.export_procedures import _origin
 from lockstep.storage import Storage, open_storage
 from lockstep.storage.locations import registered
 from lockstep.storage.outside import OutsideStorage, check_reach, locations_of, opener_of
+from lockstep.tables.by_deltalake import options_of
 from lockstep.tables.opened import OpenLake
-from lockstep.tables.version import _for_deltalake
 from lockstep.timeline.entry import Commit, TableWrite, TagDdl
 from lockstep.timeline.hint import HINT
 from lockstep.workers import Workers
@@ -68,7 +68,7 @@ class Place:
     @property
     def delta(self) -> dict[str, Any]:
         place = self.url.removeprefix("file://")
-        return {"table_or_uri": place, "storage_options": _for_deltalake(self.url, self.options or {})}
+        return {"table_or_uri": place, "storage_options": options_of(self.url, self.options or {})}
 
     def ids(self) -> list[int]:
         said = self.delta

@@ -31,6 +31,7 @@ from lockstep.storage.outside import opener_of, reaches
 from lockstep.timeline.clock import Clock, utc_now
 from lockstep.timeline.entry import Name, Table
 from lockstep.timeline.log import Timeline
+from lockstep.timeline.settlements import refusal
 from lockstep.workers import Workers
 
 AT_ONCE = 32
@@ -146,7 +147,11 @@ def _singles(storage: Storage, timeline: Timeline, clock: Clock) -> list[Wanted]
         for table in timeline.at(version).tables.values():
             _, _, who = needs.get((table.id, table.version), (None, 0, []))
             needs[table.id, table.version] = table, version, who + needed_by
-    return [Wanted(table, version, _said(who)) for table, version, who in needs.values()]
+    return [
+        Wanted(table, version, _said(who))
+        for table, version, who in needs.values()
+        if refusal(head, table) is None  # a settlement took away what is refused
+    ]
 
 
 def _said(needed_by: list[str]) -> str:
@@ -156,7 +161,7 @@ def _said(needed_by: list[str]) -> str:
 
 
 def _runs(timeline: Timeline) -> list[_Run]:
-    """Return the versions of tables from the oldest database version of the unbroken run on."""
+    """Return the versions of tables in the unbroken run of readable database versions, but for what was settled."""
     first = timeline.at(timeline.head.expired.first_kept)
     runs = {table.id: _Run(Wanted(table, first.version)) for table in first.tables.values()}
     for run in runs.values():
@@ -173,6 +178,12 @@ def _runs(timeline: Timeline) -> list[_Run]:
                 table = Table(id=write.id, name=write.name, location=write.location, version=last, since=entry.version)
                 runs[write.id] = _Run(Wanted(table, entry.version))
             runs[write.id].steps.append((last, entry.version))
+    for id_, right_through in timeline.head.settled.items():
+        if id_ not in runs:
+            continue
+        run = runs.pop(id_)
+        if run.first.table.version <= right_through:
+            runs[id_] = _Run(run.first, [step for step in run.steps if step[0] <= right_through])
     return [*runs.values()]
 
 

@@ -24,7 +24,7 @@ _UNANSWERED = re.compile(r"after [1-9]\d* retries|error sending request|too many
 """What deltalake says, and whoever passes its words on, once it has asked a store in vain, or can ask none now."""
 
 
-def reason(storage: Storage, table: Table, error: Exception) -> CorruptTimelineError | UnavailableError | None:
+def reason(storage: Storage, table: Table, error: BaseException) -> CorruptTimelineError | UnavailableError | None:
     """Return why a table cannot be read, if that is for a file or the store; None where it is something else.
 
     Args:

@@ -19,9 +19,9 @@ from lockstep.delta.snapshot import read_snapshot
 from lockstep.errors import CorruptTimelineError, InvalidError, LockstepError, UnsupportedError
 from lockstep.lake.kept_states import told_at
 from lockstep.storage import Storage
-from lockstep.storage.options import KINDS, obstore_settings, of_environment, place_of
 from lockstep.storage.outside import check_reach, options_at
 from lockstep.storage.urls import url_below
+from lockstep.tables.by_deltalake import columns_of, opened, options_of, refusing
 from lockstep.tables.conform import NO_COLUMN
 from lockstep.tables.layout import RESERVED, layout_of
 from lockstep.tables.lost import reason
@@ -224,23 +224,15 @@ class VersionTable:
                 more, which is kept for a tag elsewhere.
             CorruptTimelineError: a file that it needs is lost, or damaged.
         """
-        from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError
-
         if self._kept is not None:
             raise UnsupportedError(
                 f"the log of {self.name} ({self.uri}) does not tell of version {self.version} any more. What tells "
                 "of it is kept for a tag, where deltalake does not look: read it by to_arrow, duckdb, polars or sql, "
                 "or in Spark"
             )
-        place, options = self._place(), _for_deltalake(self.uri, self._options)
-        try:
-            table = DeltaTable(place, version=self.version, storage_options=options)
-            if (other := _other_name(place)) is not None and _names_files(table, other):
-                table = DeltaTable(other, version=self.version, storage_options=options)
-            return table
-        except (DeltaError, OSError) as error:
-            raise self._refusal(error) from error
+        place = self._place()
+        with refusing(self._refusal):
+            return opened(place, self.version, options_of(self.uri, self._options))
 
     @takes(columns=Iterable | None)
     def to_arrow(self, columns: Iterable[str] | None = None) -> pa.Table:
@@ -254,13 +246,11 @@ class VersionTable:
             UnsupportedError: deltalake does not read such a table.
             CorruptTimelineError: a file that it needs is lost, or damaged.
         """
-        from deltalake.exceptions import DeltaError
-
         from lockstep.tables.streamed import plain_schema
 
         names = None if columns is None else list_of_names(columns, "columns")
         reader = self._reader(names)
-        known = reader.files.layout.schema.names if isinstance(reader, Opened) else _columns(reader)
+        known = reader.files.layout.schema.names if isinstance(reader, Opened) else columns_of(reader)
         if unknown := [name for name in names or () if name not in known]:
             raise InvalidError(
                 f"table {self.name} has no column {unknown[0]!r} at version {self.version}", sqlstate=NO_COLUMN
@@ -269,10 +259,8 @@ class VersionTable:
         if isinstance(reader, Opened):
             return reader.files.read(reader.adds, wanted).select(wanted if names is None else names)
         read = None if names is None else wanted or known[:1]  # of no column deltalake reads no rows
-        try:
+        with refusing(self._refusal):
             rows = pa.RecordBatchReader.from_stream(reader.scan(columns=read)).read_all()
-        except (DeltaError, OSError, pa.ArrowException) as error:
-            raise self._refusal(error) from error
         rows = rows if names is None else rows.select(names)
         if not rows.num_columns:
             return rows
@@ -292,22 +280,22 @@ class VersionTable:
             UnsupportedError: deltalake does not read such a table.
             CorruptTimelineError: a file of its log is lost, or damaged.
         """
-        from deltalake.exceptions import DeltaError
-
         from lockstep.tables.streamed import by_files, of_both, of_deltalake, of_files
 
         if self._kept is not None:
             opened = self._opened(self._kept)
             return of_files(opened.files, opened.adds)
-        table = self.delta()
+        try:
+            table = self.delta()
+        except UnsupportedError as error:
+            opened = self._opened_instead(error)
+            return of_files(opened.files, opened.adds)
         uncertain = self._uncertain(table)
-        if uncertain.issuperset(_columns(table)):
+        if uncertain.issuperset(columns_of(table)):
             opened = self._opened_for_times()
             return of_files(opened.files, opened.adds)
-        try:
+        with refusing(self._refusal):
             rows = of_deltalake(table) if (dataset := by_files(table)) is None else dataset
-        except (DeltaError, OSError, pa.ArrowException) as error:
-            raise self._refusal(error) from error
         if not uncertain:
             return rows
         try:
@@ -340,8 +328,11 @@ class VersionTable:
         """
         if self._kept is not None:
             return self._opened(self._kept)
-        table = self.delta()
-        asked = _columns(table) if columns is None else columns
+        try:
+            table = self.delta()
+        except UnsupportedError as error:
+            return self._opened_instead(error)
+        asked = columns_of(table) if columns is None else columns
         return table if self._uncertain(table).isdisjoint(asked) else self._opened_for_times()
 
     def _uncertain(self, table: DeltaTable) -> frozenset[str]:
@@ -349,20 +340,30 @@ class VersionTable:
 
         Those are all if there are any and it reads none: the reader of transactions may.
         """
-        from deltalake.exceptions import DeltaError
-
         from lockstep.tables.times import uncertain
 
-        try:
+        with refusing(self._refusal):
             found = uncertain(table)
-        except (DeltaError, OSError, pa.ArrowException) as error:
-            raise self._refusal(error) from error
         if found:
             try:
-                table.scan(columns=_columns(table)[:1], predicate="false")  # reads no file
-            except (DeltaError, OSError, pa.ArrowException):
-                return frozenset(_columns(table))
+                with refusing(self._refusal):
+                    table.scan(columns=columns_of(table)[:1], predicate="false")  # reads no file
+            except UnsupportedError:
+                return frozenset(columns_of(table))
         return found
+
+    def _opened_instead(self, refused: UnsupportedError) -> Opened:
+        """Return its files for the reader of transactions, where deltalake does not open it.
+
+        As where `_last_checkpoint` names a checkpoint that is gone, though commits tell of all.
+
+        Raises:
+            UnsupportedError: that does not read it either; what deltalake said.
+        """
+        try:
+            return self._opened(self._table.location)
+        except UnsupportedError:
+            raise refused from None
 
     def _opened_for_times(self) -> Opened:
         """Return its files for the reader of transactions, where deltalake may read times wrong."""
@@ -404,7 +405,7 @@ class VersionTable:
             )
         return path
 
-    def _refusal(self, error: Exception) -> UnsupportedError:
+    def _refusal(self, error: BaseException) -> UnsupportedError:
         """Return that deltalake cannot read it, unless that is for a file, or for the store.
 
         Raises:
@@ -418,49 +419,11 @@ class VersionTable:
         )
 
 
-def _columns(table: DeltaTable) -> list[str]:
-    return [field.name for field in table.schema().fields]
-
-
 def _raise(error: UnsupportedError) -> NoReturn:
     raise error.again() from error
 
 
-def _other_name(place: str) -> str | None:
-    """Return what else a place in S3 is called: Spark says `s3a`, and most others `s3`; None for any other place."""
-    scheme, mark, rest = place.partition("://")
-    other = {"s3": "s3a", "s3a": "s3"}.get(scheme)
-    return None if other is None else f"{other}{mark}{rest}"
-
-
-def _names_files(table: DeltaTable, place: str) -> bool:
-    """Tell whether a table names files that lie elsewhere, as a clone does, by the scheme of a place.
-
-    deltalake finds them if the table itself was opened by that.
-    """
-    scheme = place.partition("://")[0]
-    # Of a file elsewhere it shows the URI behind the table's own place, and with one slash.
-    return any(f"{scheme}:/" in uri for uri in table.file_uris())
-
-
-def _check_whole(storage: Storage, table: Table, error: Exception) -> None:
+def _check_whole(storage: Storage, table: Table, error: BaseException) -> None:
     """Raise CorruptTimelineError, or UnavailableError, if a table cannot be read for a file, or for the store."""
     if (found := reason(storage, table, error)) is not None:
         raise found from error
-
-
-def _for_deltalake(uri: str, options: Mapping[str, str]) -> dict[str, str] | None:
-    """Return a store's options as delta-rs calls them; what is not said comes from the environment, as everywhere."""
-    if uri.partition("://")[0] not in KINDS:
-        return dict(options) or None
-    place = place_of(uri)
-    settings = obstore_settings(place, options, of_environment())
-    if place.kind != "s3":
-        return dict(settings.config) or None
-    # With the prefix of the cloud, each of them once: it passes over names that it does not know.
-    named = {f"aws_{key.removeprefix('aws_')}": value for key, value in settings.config.items()}
-    if named.pop("aws_endpoint_url_s3", ""):
-        named["aws_endpoint"] = settings.endpoint
-    if settings.profile:
-        named["aws_profile"] = settings.profile
-    return named or None

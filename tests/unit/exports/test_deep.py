@@ -20,11 +20,13 @@ from lockstep.exports.deep import verify_deep
 from lockstep.lake.kept_states import FOLDER
 from lockstep.recovery.restore import Selection
 from lockstep.retention.expiring import expire_snapshots
+from lockstep.storage.outside import open_reaching
 from lockstep.tables.restoring import restore
 from lockstep.tables.state import States
 from lockstep.tables.table import Scope
 from lockstep.timeline.entry import TagDdl
 from tests.support import commands
+from tests.support.diverged import put_foreign, settled
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, append, create, location, named, open_catalog, remove, stage
 
@@ -209,3 +211,28 @@ def test_each_version_that_a_clean_up_of_logs_took_is_told_and_no_other(steps: s
     assert sorted((each.problem, each.table_version) for each in found) == [
         ("unreadable", each) for each in sorted(lost)
     ]
+
+
+def test_versions_that_a_settlement_took_away_are_not_missed(tmp_path: Path) -> None:
+    """Ours had more versions than the log has once a plain writer went on from a copy of it that was put back."""
+    store = FaultyStorage(open_reaching(str(tmp_path / "diverged"), create=True))
+    catalog = open_catalog(store)
+    create(catalog, "t", "u", files=["p"])
+    append(catalog, "t", "q")
+    catalog.run(lambda tx: tx.changing().create_tag(TagDdl(action="create", name="before")))
+    append(catalog, "t", "ours")
+    append(catalog, "t", "more")
+    where = location(catalog, "t")
+    catalog.run(lambda tx: tx.changing().create_tag(TagDdl(action="create", name="eod")))
+    append(catalog, "t", "still more")
+    catalog.lake.upkeep.settle()
+    for version in range(2, 5):
+        store.delete(commit_path(where, version))
+    put_foreign(catalog, 2, add("theirs"))
+    settled(open_catalog(store), "ours")
+    assert verify_deep(store, open_catalog(store).timeline) == []
+    store.delete(f"{where}/q")
+    found = verify_deep(store, open_catalog(store).timeline)
+    assert {("lost", "q"), ("lost", "tag before")} == {
+        (each.problem, each.needed_by or Path(each.path).name) for each in found
+    }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 import lockstep
 from lockstep.delta.combine.deletion_vectors import file_name
@@ -23,6 +26,33 @@ WAYS: dict[str, Callable[[OpenLake], object]] = {
     "to_arrow": lambda lake: lake.at()["t"].to_arrow(),
     "sql": lambda lake: lake.at().sql("SELECT sum(id) FROM t"),
 }
+
+FULL_OF_FILES = """
+import os, resource, sys
+import deltalake, duckdb, pyarrow.dataset, lockstep
+from lockstep.errors import LockstepError
+lake = lockstep.open(sys.argv[1])
+version = lake.at()["t"]
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+held = []
+try:
+    while True:
+        held.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    pass
+for _ in range(int(sys.argv[2])):
+    os.close(held.pop())
+try:
+    version.to_arrow()
+    said = "read"
+except LockstepError as error:
+    said = error.sqlstate
+for handle in held:
+    os.close(handle)
+print(said)
+print(version.to_arrow().num_rows)
+"""
+"""Reads a table where a process may open so many files more; and again, where it may open all."""
 
 
 @pytest.fixture
@@ -137,3 +167,26 @@ def test_a_store_that_is_not_asked_now_is_no_kind_of_table(lake: OpenLake, tmp_p
     found = reason(catalog.lake.storage, catalog.database().tables[named("t")], OSError(said))
     assert isinstance(found, UnavailableError)
     assert found.retryable
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_checkpoint_that_is_gone_and_not_needed_is_not_missed(lake: OpenLake, tmp_path: Path, way: str) -> None:
+    """Spark's Delta goes on without one as well: the commits tell of all. deltalake does not."""
+    make(lake, [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}])
+    [folder] = (tmp_path / "lake" / "default").iterdir()
+    DeltaTable(folder).create_checkpoint()
+    there = WAYS[way](lake)
+    lost(folder, "_delta_log/*.checkpoint.parquet")
+    assert (folder / "_delta_log" / "_last_checkpoint").exists()
+    assert WAYS[way](lockstep.open(str(tmp_path / "lake"))) == there
+    with pytest.raises(UnsupportedError, match="checkpoint"):
+        lake.at()["t"].delta()
+
+
+@pytest.mark.parametrize("free", [2, 4, 6, 8])
+def test_a_process_with_too_many_files_open_is_told_so(lake: OpenLake, tmp_path: Path, free: int) -> None:
+    """The panics of deltalake are no `Exception`. Nothing is left of it once files are closed."""
+    make(lake, [{"id": 1, "v": "a"}])
+    command = [sys.executable, "-c", FULL_OF_FILES, str(tmp_path / "lake"), str(free)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout.splitlines()) == (0, ["58030", "1"]), done.stderr[-4000:]

@@ -18,6 +18,7 @@ from lockstep.errors import StoreRefusedError, UnavailableError, UnsupportedErro
 from lockstep.exports.export import Asked
 from lockstep.storage.outside import open_reaching
 from lockstep.tables import reading, version
+from lockstep.tables.by_deltalake import options_of
 from lockstep.tables.opened import OpenLake
 from lockstep.tables.times import uncertain
 from tests.support.counting import Counting, counting
@@ -75,9 +76,8 @@ class Failing:
 def test_a_store_that_fails_is_unavailable_whoever_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: pa.DataType
 ) -> None:
-    options = version._for_deltalake
     soon = {"max_retries": "1", "retry_timeout": "1s"}  # else deltalake tries for minutes
-    monkeypatch.setattr(version, "_for_deltalake", lambda *args: {**(options(*args) or {}), **soon})
+    monkeypatch.setattr("lockstep.tables.version.options_of", lambda *args: {**(options_of(*args) or {}), **soon})
     app = Failing(moto())
     with serving(app) as endpoint:
         lake = lockstep.open(f"s3://lake/{tmp_path.name}", create=True, options={**KEYS, "endpoint": endpoint})

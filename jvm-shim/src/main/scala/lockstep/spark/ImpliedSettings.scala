@@ -1,5 +1,6 @@
 package lockstep.spark
 
+import lockstep.spark.statements.CatalogSettings
 import org.apache.spark.SparkContext
 import org.apache.spark.sql.lockstep.Internals
 
@@ -8,7 +9,7 @@ private[spark] object ImpliedSettings {
   val DeltaExtension = "io.delta.sql.DeltaSparkSessionExtension"
 
   private val ofSpark = Map(
-    "spark.sql.catalog.spark_catalog" -> "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    CatalogSettings.OfSpark -> CatalogSettings.Deltas,
     "spark.delta.logStore.lockstep.impl" -> classOf[LockstepLogStore].getName
   )
 
@@ -26,6 +27,7 @@ private[spark] object ImpliedSettings {
 
   /** Says what was left unsaid, before the first session reads it; returns the names of all extensions. */
   def complete(context: SparkContext): Set[String] = {
+    CatalogSettings.checkOfSpark(context.getConf.getOption(CatalogSettings.OfSpark))
     Internals.setIfMissing(context, ofSpark)
     Internals.hide(context, Keys)
     ofHadoop.foreach { case (key, value) => context.hadoopConfiguration.setIfUnset(key, value) }

@@ -270,7 +270,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
     case other =>
       throw new LockstepException(
         "LOCKSTEP_CONFIGURATION",
-        s"spark.sql.catalog.spark_catalog must be org.apache.spark.sql.delta.catalog.DeltaCatalog; it is ${other.getClass.getName}. " +
+        s"${CatalogSettings.OfSpark} must be ${CatalogSettings.Deltas}; it is ${other.getClass.getName}. " +
           "lockstep.configure() and lockstep.conf() set it. For its names to mean a lake's tables, set " +
           s"spark.sql.catalog.$catalogName.session-names to true.",
         "F0000"

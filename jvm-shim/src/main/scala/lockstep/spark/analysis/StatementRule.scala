@@ -23,6 +23,7 @@ private[spark] case class StatementRule(session: SparkSession) extends Rule[Logi
     )
 
   override def apply(plan: LogicalPlan): LogicalPlan = {
+    SettingsGuard.checkSession(session, plan)
     Clients.enter(session)
     TransactionGuard.checkCalls(session, plan)
     AnalyzedQuery.mark(plan) // before any name in it is changed: Spark keeps it as it came
