@@ -8,40 +8,12 @@ import org.apache.spark.sql.catalyst.plans.logical.CompoundBody
 import org.apache.spark.sql.execution.command.LeafRunnableCommand
 import org.apache.spark.sql.lockstep.Internals
 
-import scala.util.control.NonFatal
-
-/**
- * `BEGIN ATOMIC … END`: a script in a transaction of its own. It returns what COMMIT returns; an error that leaves it
- * rolls all of it back, and is raised as it was.
- */
+/** `BEGIN ATOMIC … END`: a script in a transaction of its own. It returns what COMMIT returns. */
 private[spark] case class AtomicBlock(body: CompoundBody) extends LeafRunnableCommand {
-  private val end = TransactionCommand(TransactionStatement("commit"))
-
-  override val output: Seq[Attribute] = end.output
+  override val output: Seq[Attribute] = TransactionCommand(TransactionStatement("commit")).output
 
   override def run(session: SparkSession): Seq[Row] = {
-    val transaction = Transactions.exclusively(session) {
-      TransactionCommand(TransactionStatement("begin")).run(session)
-      Transactions.block(session, isOpen = true)
-      Transactions.current(session)
-    }
-    try {
-      Internals.runScript(session, body)
-      Transactions.exclusively(session) {
-        Transactions.block(session, isOpen = false)
-        end.run(session)
-      }
-    } catch {
-      case cause: Throwable =>
-        transaction.foreach(undo(session, _, cause))
-        throw cause
-    }
+    if (Transactions.isOpen(session)) TransactionCommand(TransactionStatement("begin")).run(session) // which refuses it
+    OwnTransaction.around(session)(Internals.runScript(session, body))._2
   }
-
-  /** A refused COMMIT has rolled back already. */
-  private def undo(session: SparkSession, transaction: String, cause: Throwable): Unit =
-    try TransactionCommand.abandon(session, transaction)
-    catch {
-      case NonFatal(e) => cause.addSuppressed(e)
-    }
 }

@@ -140,31 +140,12 @@ private[spark] case class ProcedureCall(
   }
 
   /** In a transaction of its own; the version that its COMMIT makes, if any, is told where the procedure could not. */
-  private def inItsOwn(session: SparkSession)(called: => (Seq[Row], Boolean)): Seq[Row] =
-    Transactions.ofItsOwn(session) {
-      val transaction = Transactions.exclusively(session) {
-        TransactionCommand(TransactionStatement("begin", Map("current" -> catalog.name))).run(session)
-        Transactions.block(session, isOpen = true)
-        Transactions.current(session)
-      }
-      try {
-        val (made, changes) = called
-        val version = Transactions.exclusively(session) {
-          Transactions.block(session, isOpen = false)
-          TransactionCommand(TransactionStatement("commit")).run(session).head.getLong(0)
-        }
-        val at = output.indexWhere(_.name == "database_version")
-        made.map(row =>
-          if (changes && at >= 0 && row.isNullAt(at)) Row.fromSeq(row.toSeq.updated(at, version)) else row)
-      } catch {
-        case cause: Throwable =>
-          transaction.foreach { id =>
-            try TransactionCommand.abandon(session, id)
-            catch { case NonFatal(e) => cause.addSuppressed(e) }
-          }
-          throw cause
-      }
-    }
+  private def inItsOwn(session: SparkSession)(called: => (Seq[Row], Boolean)): Seq[Row] = {
+    val ((made, changes), committed) = OwnTransaction.around(session, Map("current" -> catalog.name))(called)
+    val (version, at) = (committed.head.getLong(0), output.indexWhere(_.name == "database_version"))
+    made.map(row =>
+      if (changes && at >= 0 && row.isNullAt(at)) Row.fromSeq(row.toSeq.updated(at, version)) else row)
+  }
 }
 
 private[spark] object ProcedureCall {
