@@ -100,6 +100,13 @@ MADE: dict[str, tuple[str, ...]] = {
         *FILLED,
         "ALTER TABLE {t} ALTER COLUMN id TYPE BIGINT",
     ),
+    "a check of who vacuums": (
+        "CREATE TABLE {t} TBLPROPERTIES ('delta.feature.vacuumProtocolCheck' = 'supported') AS SELECT 1L AS id",
+    ),
+    "protected checkpoints": (
+        "CREATE TABLE {t} TBLPROPERTIES ('delta.feature.checkpointProtection' = 'supported') AS SELECT 1L AS id",
+    ),
+    "VOID columns": ("CREATE TABLE {t} (id BIGINT, v VOID)", "INSERT INTO {t} (id) VALUES (1)"),
     "variants": ("CREATE TABLE {t} AS SELECT 1L AS id, parse_json('{{\"a\": 1}}') AS v",),
     "a shallow clone": ("CREATE TABLE {t} SHALLOW CLONE lake.py.in_commit_timestamps",),
     "views": ("CREATE VIEW {t} AS SELECT 1L AS id",),

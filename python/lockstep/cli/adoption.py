@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import astuple
@@ -121,14 +121,14 @@ def release(root: str, tables: tuple[str, ...], *, dry_run: bool, yes: bool, as_
 @click.command()
 @root_argument
 @click.argument("table")
-@click.option("--ours", "keep", flag_value="ours", help="Keep what the timeline has.")
-@click.option("--theirs", "keep", flag_value="theirs", help="Keep what a plain Delta writer wrote.")
-@click.option("--both", "keep", flag_value="both", help="Keep both, where they do not conflict.")
+@click.option("--ours", is_flag=True, help="Keep what the timeline has.")
+@click.option("--theirs", is_flag=True, help="Keep what a plain Delta writer wrote.")
+@click.option("--both", is_flag=True, help="Keep both, where they do not conflict.")
 @click.option("--dry-run", is_flag=True, help="Say what each choice, or the one that is given, takes from readers.")
 @yes_option
 @json_option
 def settle(
-    root: str, table: str, *, keep: Literal["ours", "theirs", "both"] | None, dry_run: bool, yes: bool, as_json: bool
+    root: str, table: str, *, ours: bool, theirs: bool, both: bool, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
     """Settle a TABLE whose log and timeline say different things (40002): no file is moved, or deleted but checksums.
 
@@ -137,8 +137,12 @@ def settle(
     from lockstep.catalog import TransactionalCatalog
     from lockstep.recovery.choices import choices
     from lockstep.recovery.divergence import divergence
+    from lockstep.recovery.settle import Side
     from lockstep.recovery.settle import settle as decide
 
+    if ours + theirs + both > 1:
+        raise click.UsageError("--ours, --theirs and --both: give one of them")
+    keep: Side | None = "ours" if ours else "theirs" if theirs else "both" if both else None
     if keep is None and not dry_run:
         raise click.UsageError("give --ours, --theirs or --both, or --dry-run to look what each means")
     catalog = TransactionalCatalog.open(root, application="lockstep")
@@ -174,7 +178,11 @@ def _print_choices(offered: list[Choice]) -> None:
 
 def _print(tables: list[Found], made: int | None, *, as_json: bool) -> None:
     if as_json:
-        print_json({"tables": tables, "database_version": made})
+        shown = [
+            {"name": each.name, "location": each.location, "version": each.version, "reason": each.reason}
+            for each in tables
+        ]
+        print_json({"tables": shown, "database_version": made})
         return
     rows = [[each.name, each.version if each.version >= 0 else "", each.location, each.reason or ""] for each in tables]
     print_table(["table", "version", "location", "refused"], rows)

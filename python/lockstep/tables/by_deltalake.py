@@ -48,6 +48,20 @@ def opened(place: str, version: int, options: Mapping[str, str] | None) -> Delta
     return table
 
 
+_READ = frozenset({"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint"})
+"""The features of readers with which deltalake reads all tables."""
+
+
+def check_features(table: DeltaTable) -> None:
+    """See that a table has no feature of readers for which deltalake would refuse to read it, without reading a file.
+
+    Raises:
+        DeltaError: it has.
+    """
+    if not _READ.issuperset(table.protocol().reader_features or ()):
+        table.scan(columns=columns_of(table)[:1], predicate="false")
+
+
 def columns_of(table: DeltaTable) -> list[str]:
     """Return the names of a table's columns."""
     return [field.name for field in table.schema().fields]

@@ -21,7 +21,7 @@ from lockstep.lake.kept_states import told_at
 from lockstep.storage import Storage
 from lockstep.storage.outside import check_reach, options_at
 from lockstep.storage.urls import url_below
-from lockstep.tables.by_deltalake import columns_of, opened, options_of, refusing
+from lockstep.tables.by_deltalake import check_features, columns_of, opened, options_of, refusing
 from lockstep.tables.conform import NO_COLUMN
 from lockstep.tables.layout import RESERVED, layout_of
 from lockstep.tables.lost import reason
@@ -285,11 +285,9 @@ class VersionTable:
         if self._kept is not None:
             opened = self._opened(self._kept)
             return of_files(opened.files, opened.adds)
-        try:
-            table = self.delta()
-        except UnsupportedError as error:
-            opened = self._opened_instead(error)
-            return of_files(opened.files, opened.adds)
+        table = self._asked()
+        if isinstance(table, Opened):
+            return of_files(table.files, table.adds)
         uncertain = self._uncertain(table)
         if uncertain.issuperset(columns_of(table)):
             opened = self._opened_for_times()
@@ -328,10 +326,9 @@ class VersionTable:
         """
         if self._kept is not None:
             return self._opened(self._kept)
-        try:
-            table = self.delta()
-        except UnsupportedError as error:
-            return self._opened_instead(error)
+        table = self._asked()
+        if isinstance(table, Opened):
+            return table
         asked = columns_of(table) if columns is None else columns
         return table if self._uncertain(table).isdisjoint(asked) else self._opened_for_times()
 
@@ -352,18 +349,26 @@ class VersionTable:
                 return frozenset(columns_of(table))
         return found
 
-    def _opened_instead(self, refused: UnsupportedError) -> Opened:
-        """Return its files for the reader of transactions, where deltalake does not open it.
+    def _asked(self) -> DeltaTable | Opened:
+        """Return who is asked for its rows: deltalake, or where that does not read it, the reader of transactions.
 
-        As where `_last_checkpoint` names a checkpoint that is gone, though commits tell of all.
+        That is where deltalake lacks a feature, and where `_last_checkpoint` names a checkpoint that is gone, though
+        commits tell of all.
 
         Raises:
-            UnsupportedError: that does not read it either; what deltalake said.
+            UnsupportedError: neither does; what deltalake said.
+            CorruptTimelineError: a file of its log is lost, or damaged.
         """
         try:
-            return self._opened(self._table.location)
-        except UnsupportedError:
-            raise refused from None
+            table = self.delta()
+            with refusing(self._refusal):
+                check_features(table)
+        except UnsupportedError as refused:
+            try:
+                return self._opened(self._table.location)
+            except UnsupportedError:
+                raise refused from None
+        return table
 
     def _opened_for_times(self) -> Opened:
         """Return its files for the reader of transactions, where deltalake may read times wrong."""
@@ -413,8 +418,9 @@ class VersionTable:
             UnavailableError: the store failed.
         """
         _check_whole(self._storage, self._table, error)
+        said = str(error).partition("\n")[0]  # behind it may be where in Rust
         return UnsupportedError(
-            f"deltalake does not read version {self.version} of table {self.name} ({self.uri}): {error}. Read it in "
+            f"deltalake does not read version {self.version} of table {self.name} ({self.uri}): {said}. Read it in "
             "Spark"
         )
 

@@ -139,6 +139,13 @@ def test_the_command_line(catalog: TransactionalCatalog, root: Path, warehouse: 
     assert not catalog.database().tables
     said = json.loads(run("adopt", root, warehouse / "sales.db", "--namespace", "s", "--yes", "--json"))
     assert said["database_version"] == 1
+    [table] = said["tables"]
+    assert table == {
+        "name": {"namespace": ["s"], "table": "orders"},
+        "location": table["location"],
+        "version": 0,
+        "reason": None,
+    }
     assert named("s.orders") in catalog.database().tables
     assert "2" in run("adopt", root, folder, "--table", "one", "--yes")
     assert f"file://{folder}" in run("tables", root, "--json")

@@ -143,3 +143,15 @@ def test_a_side_or_both_are_kept_by_the_command(
     assert shown["database_version"] == 4
     assert ids(folder) == left
     assert ids(folder, 4) == [1, 3, 9]
+
+
+@pytest.mark.parametrize("said", [("--ours", "--theirs"), ("--theirs", "--both"), ("--ours", "--theirs", "--both")])
+@pytest.mark.parametrize("way", ["--yes", "--dry-run"])
+def test_the_command_takes_one_side_and_settles_nothing_by_two(
+    tmp_path: Path, folder: Path, said: tuple[str, ...], way: str
+) -> None:
+    before = files_of(folder)
+    done = CliRunner().invoke(main, ["settle", str(tmp_path / "lake"), "orders", *said, way])
+    assert done.exit_code == 2
+    assert "give one of them" in done.output
+    assert files_of(folder) == before
