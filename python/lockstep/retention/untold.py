@@ -15,7 +15,7 @@ from lockstep.lake.kept_states import kept_versions
 from lockstep.lake.lake import Lake
 from lockstep.retention.horizon import readable
 from lockstep.retention.pins import pins
-from lockstep.retention.versions import CHANGE_NOTHING
+from lockstep.retention.versions import counts
 from lockstep.timeline.log import Timeline
 
 NAMED = 5
@@ -93,12 +93,12 @@ def _told_since(timeline: Timeline, first: int, location: str, is_told: Callable
                 is_lost = False
         for write in entry.writes:
             is_lost = not is_told(write.to_version) if write.location == location else is_lost
-        counts = int(entry.kind not in CHANGE_NOTHING)
+        number = int(counts(entry))
         was_lost = was_lost or is_lost
         if is_lost or not was_lost:
             end = None
         elif end is None:
-            end = _End(entry.version, entry.committed_at, counts)
+            end = _End(entry.version, entry.committed_at, number)
         else:
-            end = end._replace(number=end.number + counts)
+            end = end._replace(number=end.number + number)
     return end
