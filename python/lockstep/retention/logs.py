@@ -27,6 +27,39 @@ def unreadable(log: LogFiles, need: Need, newest: int) -> int | None:
     return next((version for version in wanted if log.missing_for(version) is not None), None)
 
 
+def first_told(log: LogFiles, need: Need) -> int | None:
+    """Return the version from which on a log tells of all, if it tells of no needed one before that; else None.
+
+    So it is where a clean-up took the log's beginning: nobody can read what was before. A log that tells of something
+    before a gap, too, has lost what no clean-up takes, and may get it back.
+    """
+    last = max(log.commits | log.checkpoints, default=-1)
+    low = last
+    while low > 0 and low in log.commits:
+        low -= 1
+    starts = sorted({*log.checkpoints, *({0} & log.commits)})
+    first = next((start for start in starts if start >= low), None)
+    for start in starts:
+        if first is None or start >= first:
+            break
+        end = next(version for version in range(start + 1, last + 2) if version not in log.commits)
+        if need.has_any(start, end):
+            return None
+    return first
+
+
+def first_lost(log: LogFiles, need: Need, told: int) -> int | None:
+    """Return the first needed version that neither a log tells of nor copies beside it; None if there is none.
+
+    Args:
+        told: from which version on the log tells of all.
+    """
+    copied = {version for _, version in need.copied}
+    run = range(told if need.first is None else need.first, told)
+    wanted = sorted({*need.of_log, *run} - copied)
+    return next((version for version in wanted if log.missing_for(version) is not None), None)
+
+
 def doomed_log(
     listed: Iterable[Found],
     log: LogFiles,

@@ -19,11 +19,14 @@ class Need:
         alone: others, in order.
         kept: those of them that are kept for tags beside the log, so that they do not need it, each with the id of its
             table.
+        copied: all versions of these tables of which there are copies beside the log, be they needed or not: they can
+            be read whatever became of the log.
     """
 
     first: int | None = None
     alone: tuple[int, ...] = ()
     kept: frozenset[tuple[str, int]] = frozenset()
+    copied: frozenset[tuple[str, int]] = frozenset()
 
     def has_any(self, begin: int, end: int | None) -> bool:
         """Whether one of them is among the versions `begin` … `end` - 1; None is without an end."""
@@ -56,6 +59,7 @@ def needs(
     entries: Iterable[Entry],
     alone: Iterable[Database],
     kept: Collection[tuple[str, int]] = frozenset(),
+    copied: Collection[tuple[str, int]] = frozenset(),
 ) -> Mapping[str, Need]:
     """Return what is needed of each table that a readable database version has, by its location.
 
@@ -63,22 +67,34 @@ def needs(
         begin: the oldest database version of the unbroken run.
         entries: those after it.
         alone: the older database versions that stay.
-        kept: which tables, by their ids, are kept at which versions for tags.
+        kept: which tables, by their ids, are kept at which versions for tags, so that their logs are not needed.
+        copied: of which there are copies, whether or not that is sure enough to do without their logs.
     """
     firsts = {table.location: table.version for table in begin.tables.values()}
+    locations = {table.id: table.location for table in begin.tables.values()}
     for entry in entries:
         for ddl in entry.tables:
             if ddl.action == "create":
                 version = 0 if ddl.version is None else ddl.version
                 firsts[ddl.location] = min(version, firsts.get(ddl.location, version))
+                locations[ddl.id] = ddl.location
         for write in entry.writes:
             firsts.setdefault(write.location, 0)
     singles: dict[str, set[tuple[str, int]]] = {}
     for database in alone:
         for table in database.tables.values():
             singles.setdefault(table.location, set()).add((table.id, table.version))
+            locations[table.id] = table.location
+    copies: dict[str, set[tuple[str, int]]] = {}
+    for id_, version in copied:
+        if id_ in locations:
+            copies.setdefault(locations[id_], set()).add((id_, version))
     return {
-        location: replace(need_of(singles.get(location, set()), kept), first=firsts.get(location))
+        location: replace(
+            need_of(singles.get(location, set()), kept),
+            first=firsts.get(location),
+            copied=frozenset(copies.get(location, ())),
+        )
         for location in firsts.keys() | singles.keys()
     }
 

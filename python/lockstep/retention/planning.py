@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from lockstep.commit.records import OpenRecord
 from lockstep.commit.remnants import ENDED_BEFORE
@@ -29,7 +30,7 @@ from lockstep.retention.origins import made_here
 from lockstep.retention.pins import CLOCKS, Pins, makes_tables, pins
 from lockstep.retention.removed import without_log
 from lockstep.retention.sidecars import doomed_sidecars
-from lockstep.retention.silent import STAGED_UNREAD, nobody_knows, settle_silent
+from lockstep.retention.silent import STAGED_UNREAD, check_shared, half_told, settle_silent
 from lockstep.retention.since import id_at
 from lockstep.retention.survey import Folder, Surveyed, began_elsewhere, folders, nothing_known, staged_files, surveyed
 from lockstep.retention.unpublished import not_published
@@ -139,7 +140,9 @@ def plan(
     found = _found(lake, by_location, not_ours, scope, is_whole=is_whole)
     surveys = _surveys(lake, database, found, by_location, can_be_read)
     gone = without_log(database, found, by_location)
-    silent, told_of = settle_silent(lake, surveys, by_location.keys(), gone, not_ours=not_ours, can_be_read=can_be_read)
+    silent, told_of = settle_silent(
+        lake, surveys, by_location.keys(), gone, not_ours=not_ours, can_be_read=can_be_read, wanted=lambda: wanted
+    )
     staged = {folder.location: staged_files(lake.storage, folder, lambda _: True) for folder in found.values()}
     silent |= {each: STAGED_UNREAD.format(each) for each, files in staged.items() if files is None}
     needed: list[tuple[str, Iterable[str]]] = [*told_of.items()]
@@ -156,6 +159,7 @@ def plan(
         now=now,
         guests=not_ours,
         silent=silent,
+        half_told={location: why for location, (why, _) in half_told(surveys).items()},
         staged_files=staged,
     )
     for each in surveys:
@@ -191,16 +195,19 @@ def _set_aside(database: Database, surveys: Iterable[Surveyed]) -> dict[str, int
     return lasts
 
 
-def shared_files(lake: Lake, location: str) -> frozenset[str]:
+def shared_files(lake: Lake, location: str, own: Collection[OpenRecord] = ()) -> frozenset[str]:
     """Return which files in a table's folder other tables need, in versions that somebody may read.
 
     They are those of shallow clones. All logs of the lake are read for that, and nothing else.
+
+    Args:
+        own: records of this process' open transactions.
 
     Returns:
         Paths within the folder.
 
     Raises:
-        MissingFilesError: some log cannot be read, so nobody knows.
+        MissingFilesError: some log cannot be read, or does not tell any more what its table shared, so nobody knows.
         UnavailableError, CorruptTimelineError: as the store and the timeline say.
     """
     database = lake.newest()
@@ -211,10 +218,11 @@ def shared_files(lake: Lake, location: str) -> frozenset[str]:
     surveys = _surveys(lake, database, found, by_location, can_be_read)
     gone = without_log(database, found, others)
     not_ours = guests(lake.storage)
-    silent, told_of = settle_silent(lake, surveys, others.keys(), gone, not_ours=not_ours, can_be_read=can_be_read)
-    if silent:
-        first, why = next(iter(silent.items()))
-        raise nobody_knows(why, location, is_dropped=database.table_at(first) is None)
+    wanted = partial(pins, lake, own)
+    silent, told_of = settle_silent(
+        lake, surveys, others.keys(), gone, not_ours=not_ours, can_be_read=can_be_read, wanted=wanted
+    )
+    check_shared(lake, location, surveys, silent, database)
     within = f"{location}/"
     named = (*(each.state.needed for each in surveys), *told_of.values())
     needed = (path for paths in named for path in paths if path.startswith(within))
@@ -226,7 +234,8 @@ def _needs(lake: Lake, can_be_read: Readable, head: int, kept: Kept) -> dict[str
     timeline = lake.timeline
     since = timeline.scan(can_be_read.first, head)
     alone = map(timeline.at, sorted(can_be_read.alone))
-    return dict(needs(timeline.at(can_be_read.first), since, alone, kept.sure))
+    copied = kept.states.keys() - kept.hollow
+    return dict(needs(timeline.at(can_be_read.first), since, alone, kept.sure, copied))
 
 
 def _found(
@@ -298,6 +307,7 @@ class _Planning:
     now: datetime
     guests: frozenset[str]
     silent: Mapping[str, str]
+    half_told: Mapping[str, str]
     staged_files: Mapping[str, frozenset[str] | None]
     doomed: list[Doomed] = field(default_factory=list)
     staged: dict[str, datetime] = field(default_factory=dict)
@@ -399,7 +409,9 @@ class _Planning:
         if self.silent:
             why = next(iter(self.silent.values()))
             self.kept_whole[location] = f"{why}, and that may be a clone which shares files of this one"
-        return bool(self.silent)
+        elif location in self.half_told:
+            self.kept_whole[location] = self.half_told[location]
+        return bool(self.silent) or location in self.half_told
 
     def _folder(self, folder: Folder) -> None:
         """Take in the folder of a table that no version has, once all in it is old, and no table shares its files."""

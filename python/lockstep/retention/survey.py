@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from lockstep.delta.actions import TRANSACTION_PARAMETER, Action, bodies, parse
 from lockstep.delta.checkpoint_files import can_read, checkpoint_actions
@@ -14,9 +15,10 @@ from lockstep.errors import CorruptTimelineError, ForeignCommitError, InvalidErr
 from lockstep.lake.kept_states import kept_state, state_path
 from lockstep.lake.lake import Lake
 from lockstep.retention.files import EPOCH, TableFiles
-from lockstep.retention.logs import unreadable
+from lockstep.retention.logs import first_lost, first_told, unreadable
 from lockstep.retention.needs import NOTHING, Need
 from lockstep.storage import Found, Storage
+from lockstep.timeline.entry import Table
 
 OWN = "_lockstep"
 """The folder of the lake's own files."""
@@ -25,6 +27,9 @@ KEPT_AT_ONCE = 16
 """So many versions that are kept for tags are read at a time: each is all the paths of a table."""
 AT_ONCE = 256
 """So many commits of a log are read at a time."""
+
+LACKS = "{} does not tell of version {} any more, which a database version that is kept has: commit {} is gone"
+"""Why nobody can tell what of a table is needed."""
 
 _OF_A_LAKE = re.compile(r".+-[0-9a-f]{24}")
 _STAGED = re.compile(rf"{LOG}/_lockstep/([^/]+)/(.+)")
@@ -90,8 +95,10 @@ class Surveyed:
         newest: its version in the newest database version; that of its last commit if it is in none.
         kept_whole: why nobody can tell what of it is needed, so that nothing of it goes; None if somebody can.
         read_from: the version that its log was read from on, a checkpoint's or the first.
-        tells: whether `state` has all that it needs of other tables' files, which a clone shares.
+        tells: whether `state` has all that its versions which can be read need of other tables' files, as clones do.
         why_not: why it does not tell, for people, where its log is there and cannot be understood here.
+        lost: the first needed version that nobody can read, for a clean-up took the beginning of the log, and nothing
+            is kept of it for tags; None if there is none.
     """
 
     folder: Folder
@@ -102,6 +109,19 @@ class Surveyed:
     tells: bool = True
     why_not: str | None = None
     read_from: int = 0
+    lost: int | None = None
+
+    @property
+    def lacks(self) -> str:
+        """What its log has lost, for people."""
+        missing = None if self.lost is None else self.log.missing_for(self.lost)
+        return LACKS.format(f"the log of {self.folder.location}", self.lost, missing)
+
+    def has_lost(self, table: Table) -> bool:
+        """Tell whether neither the log nor what is kept for tags tells of the table in the folder, at its version."""
+        return (
+            self.log.missing_for(table.version) is not None and (table.id, table.version) not in self.state.need.copied
+        )
 
 
 def folders(storage: Storage, known: Iterable[str], below: str = "") -> dict[str, Folder]:
@@ -172,49 +192,56 @@ def surveyed(lake: Lake, folder: Folder, need: Need, version: int | None, set_as
     log = log_files_of(path.rpartition("/")[2] for path in times)
     last = max(log.commits | log.checkpoints, default=-1)
     newest = last if version is None else version
-    if set_aside is not None:
-        # Of a table that has diverged the log does not say what the timeline's commits need of others' files.
-        has_diverged = isinstance(set_aside, ForeignCommitError)
-        is_whole = newest <= last  # else a commit that is not published may bring back files of others
-        can_tell, why_not = _can_tell(lake, state, times, log, min(newest, last))
-        tells = not has_diverged and is_whole and can_tell
-        return Surveyed(folder, state, log, newest, f"it is set aside: {set_aside.message}", tells, why_not)
-    if newest > last or last < 0:
+    if set_aside is None and (newest > last or last < 0):
         return Surveyed(folder, state, log, newest, f"its log ends before version {newest}", tells=False)
+    told = _take_log(lake, state, times, log, min(newest, last))
+    why, tells = told.why, told.is_all
+    if set_aside is not None:
+        why = f"it is set aside: {set_aside.message}"
+        # Of a table that has diverged the log does not say what the timeline's commits need of others' files; a commit
+        # that is not published may bring back files of others.
+        tells = tells and not isinstance(set_aside, ForeignCommitError) and newest <= last
+    return Surveyed(folder, state, log, newest, why, tells, told.why_not, told.begin, told.lost)
+
+
+class _Told(NamedTuple):
+    """What came of reading a log.
+
+    Attributes:
+        is_all: whether it says all that its versions which can be read need.
+        why: why it does not say all that is needed; None if it does.
+        why_not, lost: see `Surveyed`.
+        begin: the version that it was read from on.
+    """
+
+    is_all: bool
+    why: str | None = None
+    why_not: str | None = None
+    begin: int = 0
+    lost: int | None = None
+
+
+def _take_log(lake: Lake, state: TableFiles, times: Mapping[str, datetime], log: LogFiles, newest: int) -> _Told:
+    """Take in a table's log, from where its first needed version is read from that can be, and what is kept of it."""
+    if newest < 0:
+        return _Told(is_all=False)
+    need, last = state.need, max(log.commits | log.checkpoints)
     lost = unreadable(log, need, newest)
-    begin = log.needed_from(min((*need.of_log, newest) if lost is None else (newest,)))
+    lacks = None if lost is None else LACKS.format("its log", lost, log.missing_for(lost))
+    first = 0 if lost is None else first_told(log, need)
+    if lost is not None and (first is None or first > newest):
+        return _Told(False, lacks, LACKS.format(f"the log of {state.location}", lost, log.missing_for(lost)))
+    begin = log.needed_from(max(first or 0, min((*need.of_log, newest))))
     if begin > 0 and not can_read() and 0 in log.commits and log.missing_for(newest) is None:
         begin = 0 if all(version in log.commits for version in range(last + 1)) else begin
     try:
         _replay(lake, state, times, begin, last)
-        _take_kept(lake, state, begin)
+        _take_kept(lake, state, begin, need.kept if lost is None else need.kept | need.copied)
     except CorruptTimelineError as error:
-        return Surveyed(folder, state, log, newest, error.message, tells=False)
+        return _Told(False, error.message, f"what the log of {state.location} says cannot be read: {error.message}")
     except UnsupportedError as error:
-        return Surveyed(folder, state, log, newest, error.message, tells=False, why_not=error.message)
-    why = None if lost is None else f"its log does not tell of version {lost} any more, which can be read"
-    return Surveyed(folder, state, log, newest, why, tells=lost is None, read_from=begin)
-
-
-def _can_tell(
-    lake: Lake, state: TableFiles, times: Mapping[str, datetime], log: LogFiles, newest: int
-) -> tuple[bool, str | None]:
-    """Take in the log of a table that is set aside, and tell whether it says all that the table needs of others.
-
-    Returns:
-        With it `Surveyed.why_not`.
-    """
-    if newest < 0 or unreadable(log, state.need, newest) is not None:
-        return False, None
-    begin = log.needed_from(min((*state.need.of_log, newest)))
-    try:
-        _replay(lake, state, times, begin, max(log.commits | log.checkpoints))
-        _take_kept(lake, state, begin)
-    except CorruptTimelineError:
-        return False, None
-    except UnsupportedError as error:
-        return False, error.message
-    return True, None
+        return _Told(False, error.message, error.message)
+    return _Told(True, lacks, begin=begin, lost=None if lost is None else first_lost(log, need, first or 0))
 
 
 def _replay(lake: Lake, state: TableFiles, times: Mapping[str, datetime], begin: int, last: int) -> None:
@@ -233,9 +260,9 @@ def _replay(lake: Lake, state: TableFiles, times: Mapping[str, datetime], begin:
     state.finish(max(times.values()))
 
 
-def _take_kept(lake: Lake, state: TableFiles, begin: int) -> None:
+def _take_kept(lake: Lake, state: TableFiles, begin: int, kept: Iterable[tuple[str, int]]) -> None:
     """Take in which files those versions need that are kept for tags and come before what was read of the log."""
-    before = sorted((id_, version) for id_, version in state.need.kept if version < begin)
+    before = sorted((id_, version) for id_, version in kept if version < begin)
     for place in range(0, len(before), KEPT_AT_ONCE):
         some = before[place : place + KEPT_AT_ONCE]
         for paths in lake.side_by_side(lambda key: kept_files(lake.storage, state.location, *key), some):

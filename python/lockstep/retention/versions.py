@@ -65,8 +65,16 @@ def first_of_last(newest_first: Iterable[Entry], number: int, otherwise: int) ->
     What changes nothing does not count. Else each run of upkeep, which is such a version, would push another one out
     of those that are kept, until a lake that nobody writes has nothing left but runs of upkeep.
     """
-    versions = (entry.version for entry in newest_first if entry.kind not in CHANGE_NOTHING)
+    versions = (entry.version for entry in newest_first if counts(entry))
     return next(islice(versions, number - 1, None), otherwise)
+
+
+def counts(entry: Entry) -> bool:
+    """Tell whether an entry made a version that counts where a number of the newest is kept: it changed something.
+
+    An external entry that takes in no commit only has its number, so that no late write can get it (`Lake.fence`).
+    """
+    return entry.kind not in CHANGE_NOTHING and bool(entry.kind != "external" or entry.writes or entry.moved)
 
 
 def retained(readable: Readable, wishes: Wishes) -> Readable:

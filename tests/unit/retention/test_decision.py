@@ -82,12 +82,17 @@ NEWEST: list[tuple[str, list[str], int, int]] = [
     ("expiry does not", ["transaction", "transaction", "expiry", "expiry", "expiry"], 2, 1),
     ("nor does it where it is in between", ["transaction", "expiry", "transaction"], 2, 1),
     ("nor does the end of a transaction", ["transaction", "transaction", "abort"], 1, 2),
+    ("nor does one by which upkeep only took the next number", ["transaction", "external", "fence", "fence"], 2, 1),
 ]
 
 
 @pytest.mark.parametrize(("kinds", "number", "expected"), [case[1:] for case in NEWEST], ids=[c[0] for c in NEWEST])
 def test_which_are_the_newest(kinds: list[Any], number: int, expected: int) -> None:
-    entries = [entry(version, kind=kind) for version, kind in enumerate(kinds, start=1)]
+    written = {"transaction": [], "external": [write(1, 2, "t", "t")]}
+    entries = [
+        entry(version, kind="external" if kind == "fence" else kind, writes=written.get(kind, []))
+        for version, kind in enumerate(kinds, start=1)
+    ]
     assert first_of_last(reversed(entries), number, 0) == expected
 
 

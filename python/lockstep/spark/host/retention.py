@@ -20,7 +20,8 @@ from lockstep.retention.kept import with_kept
 from lockstep.retention.logs import unreadable
 from lockstep.retention.needs import Need
 from lockstep.retention.planning import need_at, shared_files
-from lockstep.retention.survey import kept_files
+from lockstep.retention.survey import LACKS, kept_files
+from lockstep.retention.untold import until_told
 from lockstep.spark.host.protocol import retention as protocol
 from lockstep.spark.host.protocol.base import RequestBase
 from lockstep.spark.host.requests import Operation, Requests, operation
@@ -51,20 +52,20 @@ class RetentionRequests(Requests):
     def _versions(self, _: Session, request: protocol.KeptVersions) -> protocol.KeptVersionsAnswer:
         house, location = self._found(request)
         lake, grace = house.catalog.lake, house.retention().grace
-        stays = beside(lake, location, grace, self._host.keeper.open_in(house))
+        own = self._host.keeper.open_in(house)
+        stays = beside(lake, location, grace, own)
         need = self._need(house, location, fenced=True)
         table = house.catalog.timeline.head.table_at(location)
         log, need = log_files(lake.storage, location), with_kept(lake, location, need)
         if table is not None and (lost := unreadable(log, need, table.version)) is not None:
+            why = LACKS.format(f"the log of table {table.name}", lost, log.missing_for(lost))
+            advice = until_told(lake, location, log, house.name)
             raise InvalidError(
-                f"version {lost} of table {table.name} can be read by a database version that is kept, and which files "
-                f"that needs cannot be told: commit {log.missing_for(lost)} is gone from its log, and no checkpoint "
-                "makes up for it. Nothing was deleted. Restore the log from a backup, or let such versions expire "
-                "(DROP TAG, CALL system.expire_snapshots)",
+                f"nothing was deleted: {why}, so which files that version needs cannot be told. {advice}",
                 sqlstate=FILES_GONE,
             )
         need = need_within(lake, location, need, lake.clock() - grace, log)
-        shared = {*shared_files(lake, location)}
+        shared = {*shared_files(lake, location, own)}
         # Delta reads the others by the log, which does not tell of these any more.
         # Nor of those that have just expired, which somebody may be reading: what is kept of them goes after a grace.
         ids = {id_ for id_, _ in need.kept} | ({table.id} if table is not None else set())
