@@ -145,11 +145,9 @@ class Merge:
         )
         found = self._table.find(table, files, by_key)
         plan = _Plan(found, source, join, layout)
-        changed = plan.changed(clauses["matched"], by_source=False, where=None)
+        changed = plan.changed(clauses["matched"], by_source=False)
         _check_once(changed, clauses["matched"], layout)
-        orphaned = plan.changed(
-            clauses["not matched by source"], by_source=True, where=f"NOT EXISTS (FROM source WHERE {join})"
-        )
+        orphaned = plan.changed(clauses["not matched by source"], by_source=True)
         inserted = plan.inserted(clauses["not matched"])
         parts = [
             plan.outcome(changed, clauses["matched"]),
@@ -286,13 +284,25 @@ class _Plan:
         self._join = join
         self._layout = layout
 
-    def changed(self, clauses: Sequence[Clause], *, by_source: bool, where: str | None) -> pa.Table:
-        """Return which rows of the table a clause takes: `INDEX`, `CLAUSE`, and columns `value_<n>` that it sets."""
-        tables = "target" if by_source else f"target JOIN source ON ({self._join})"
+    def changed(self, clauses: Sequence[Clause], *, by_source: bool) -> pa.Table:
+        """Return which rows of the table a clause takes: `INDEX`, `CLAUSE`, and columns `value_<n>` that it sets.
+
+        Args:
+            by_source: whether they are those that no row of the source matches.
+        """
+        tables = self._unmatched("target", "source") if by_source else f"target JOIN source ON ({self._join})"
         names = self._set(clauses)
         values = self._values(clauses, names, [f"target.{quoted(name)}" for name in names])
         columns = [f"target.{INDEX} AS {INDEX}", *values]
-        return self._select(clauses, columns, tables, where)
+        return self._select(clauses, columns, tables)
+
+    def _unmatched(self, side: str, other: str) -> str:
+        """Return, as what stands after FROM, the rows of one side that match none of the other.
+
+        By a join, for that looks for names on both sides first: in a subquery of one, its column of the other's name,
+        a struct, would hide the other.
+        """
+        return f"(SELECT * FROM {side} ANTI JOIN {other} ON ({self._join})) AS {side}"
 
     def inserted(self, clauses: Sequence[Clause]) -> pa.Table:
         """Return the rows that clauses insert, as the table takes them."""
@@ -303,8 +313,7 @@ class _Plan:
         defaults = {name: sql for name in needed if (sql := default_of(self._layout, name)) is not None}
         names = list(dict.fromkeys([*self._set(clauses), *defaults]))
         others = [defaults.get(name, "NULL") for name in names]
-        where = f"NOT EXISTS (FROM target WHERE {self._join})"
-        rows = self._select(clauses, self._values(clauses, names, others), "source", where)
+        rows = self._select(clauses, self._values(clauses, names, others), self._unmatched("source", "target"))
         return taken(with_generated(rows.drop_columns([CLAUSE]).rename_columns(names), self._layout), self._layout)
 
     @staticmethod
@@ -344,18 +353,16 @@ class _Plan:
             columns.append(f"{value} AS {RESERVED}_value_{number}")
         return columns
 
-    def _select(self, clauses: Sequence[Clause], columns: Sequence[str], tables: str, where: str | None) -> pa.Table:
+    def _select(self, clauses: Sequence[Clause], columns: Sequence[str], tables: str) -> pa.Table:
         cases = [f"WHEN ({clause.condition or 'true'}\n) THEN {number}" for number, clause in enumerate(clauses)]
         which = f"CASE {' '.join(cases)} ELSE -1 END" if cases else "-1"
-        if not clauses:
-            where = "false"
         texts = [text for clause in clauses for text in (clause.condition, *(clause.values or {}).values()) if text]
         check_one_value_a_row(self._relations, tables, texts)
         fields = self._layout.schema
         sets = [(fields.field(name), text) for each in clauses for name, text in (each.values or {}).items()]
         check_struct_fields(self._relations, tables, sets, self._layout.name)
         asked = ", ".join([f"CAST({which} AS INTEGER) AS {CLAUSE}", *columns])
-        inner = f"SELECT {asked} FROM {tables} WHERE {where or 'true'}"
+        inner = f"SELECT {asked} FROM {tables} WHERE {'true' if clauses else 'false'}"
         return evaluate(self._relations, f"SELECT * FROM ({inner}) WHERE {CLAUSE} >= 0")
 
 

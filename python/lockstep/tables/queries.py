@@ -226,12 +226,14 @@ def check_not_reserved(names: Iterable[str], what: str) -> None:
 
 
 def given_relation(data: Any, name: str) -> Any:
-    """Return rows that a caller names in a query as DuckDB registers them: those of a dataset are not read yet.
+    """Return rows that a caller names in a query as DuckDB registers them.
+
+    Those of a dataset, and of Arrow's own readers, are not read yet.
 
     Raises:
         InvalidError: what is no rows, see `arrow_table`; or two columns of one name (42804).
     """
-    if data is None or isinstance(data, Mapping | list | tuple):
+    if data is None or isinstance(data, Mapping | list | tuple) or _is_of_others(data):
         data = arrow_table(data)
     if hasattr(data, "collect_schema"):  # of Polars, where `schema` of a lazy frame would warn
         names = data.collect_schema().names()
@@ -241,6 +243,17 @@ def given_relation(data: Any, name: str) -> Any:
         names = [str(column) for column in getattr(data, "columns", ())]
     check_column_names(names, f"the rows that the query calls {name}")
     return data
+
+
+def _is_of_others(data: Any) -> bool:
+    """Tell whether rows are of a library that is not known here, and that gives them by Arrow's interface.
+
+    It may give them once alone, and DuckDB asks as often as the query names them; and it says no names of columns.
+    """
+    if isinstance(data, pa.Table | pa.RecordBatch | pa.RecordBatchReader) or hasattr(data, "collect_schema"):
+        return False
+    is_pandas = type(data).__module__.partition(".")[0] == "pandas"
+    return not is_pandas and hasattr(data, "__arrow_c_stream__")
 
 
 def run_query(query: str, read: Callable[[Name], Any], relations: Mapping[str, Any]) -> pa.Table:

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+import arro3.core
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -351,3 +352,26 @@ def test_an_integer_that_a_decimal_has_no_room_for_is_refused(lake: OpenLake, nu
             table.append({"d": pa.array([number], pa.int64())})
         assert refused.value.sqlstate == "22003"
         tx.rollback()
+
+
+# --- rows that a query names ------------------------------------------------------------------------------------------
+
+
+class Once:
+    """Rows that are given once: whoever asks again is given none."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows.to_reader()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._rows.__arrow_c_stream__(requested_schema)
+
+
+@pytest.mark.parametrize("kind", [Once, arro3.core.RecordBatchReader.from_arrow, arro3.core.Table.from_arrow])
+def test_rows_of_others_are_the_same_wherever_a_query_names_them(table: OpenLake, kind: Any) -> None:
+    """As those that delta-rs gives, of which DuckDB would find none where it looks again, or could not look."""
+    rows = pa.table({"id": [1, 2]})
+    query = "SELECT count(*) AS n, (SELECT count(*) FROM news) AS again FROM news"
+    with table.transaction(read_only=True) as tx:
+        assert tx.sql(query, news=kind(rows)).to_pylist() == [{"n": 2, "again": 2}]
+    assert table.at().sql(query, news=kind(rows)).to_pylist() == [{"n": 2, "again": 2}]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import arro3.core
 import duckdb
 import polars as pl
 import pyarrow as pa
@@ -52,6 +53,8 @@ TWICE = {
     "a scanner": ds.dataset(_table("a", "A")).scanner(),
     "Polars": pl.DataFrame({"a": [1], "A": [2]}),
     "a lazy frame": pl.LazyFrame({"a": [1], "A": [2]}),
+    "a table of others": arro3.core.Table.from_arrow(pa.table({"a": [1], "A": [2]})),
+    "a reader of others": arro3.core.RecordBatchReader.from_arrow(_table("a", "A")),
     "columns": {"a": [1], "A": [2]},
     "dictionaries": [{"a": 1, "A": 2}],
 }

@@ -135,3 +135,21 @@ def test_a_column_may_be_called_as_a_side_of_a_merge(lake: OpenLake) -> None:
         merge.when_not_matched_insert({"id": "id", "target": "source + source.source"})
         assert merge.execute() == (1, 1, 0)
         assert t.to_arrow(["target"]).sort_by("target").column("target").to_pylist() == [8, 13]
+
+
+@pytest.mark.parametrize("on", ["id", "target.id = source.id", "source.id = target.id AND true -- and no more"])
+def test_a_struct_called_as_the_other_side_of_a_merge_hides_no_key_of_it(lake: OpenLake, on: str) -> None:
+    """As `source` is called in what Debezium sends: a row was inserted again, and others were deleted."""
+    named = pa.struct([("id", pa.int64())])
+    rows = pa.table({"id": [1, 2, 9], "target": pa.array([{"id": 3}] * 3, named)})
+    with lake.transaction() as tx:
+        t = tx.create("t", pa.schema([("id", pa.int64()), ("source", named)]))
+        t.append({"id": [1, 2, 3], "source": [{"id": 7}] * 3})
+        merge = t.merge(rows, on=on).when_matched_update({"source": "struct_pack(id := source.target.id)"})
+        merge.when_not_matched_insert({"id": "source.id"}).when_not_matched_by_source_delete("source.id = 7")
+        assert merge.execute() == (1, 2, 1)
+        assert t.to_arrow().sort_by("id").to_pylist() == [
+            {"id": 1, "source": {"id": 3}},
+            {"id": 2, "source": {"id": 3}},
+            {"id": 9, "source": None},
+        ]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake.exceptions import DeltaError
 
 from lockstep.delta.actions import Action
 from lockstep.delta.snapshot import read_snapshot
@@ -122,5 +123,7 @@ def test_old_files_are_read_and_changed(lake: OpenLake) -> None:
         schema = read_snapshot(lake.catalog.lake.storage, at.location, at.version).metadata["schemaString"]
         assert "delta.typeChanges" in schema, "what is told of changes stays"
         assert '"wide"' in schema
-        with pytest.raises(UnsupportedError, match="deltalake does not read"):
-            lake.at()[name].to_arrow()
+        read = {row["id"]: row["n"] for row in lake.at()[name].to_arrow().to_pylist()}
+        assert read == found
+        with pytest.raises(DeltaError, match="TypeWidening"):
+            lake.at()[name].delta().scan()
