@@ -368,7 +368,8 @@ def test_what_a_plain_writer_cleaned_up_is_told(vacuuming: Any, root: Path) -> N
     assert versions(path / "_delta_log")[0] > 1
     before = data(path)
     let_expire(root)
-    with pytest.raises(
+    reason = r"the log of table default\.t does not tell of version 1 any more"
+    with pytest.raises(PySparkException, match=reason) as error:
         PySparkException, match=r"the log of table default\.t does not tell of version 1 any more"
     ) as error:
         spark.sql("VACUUM t RETAIN 0 HOURS")
