@@ -370,8 +370,6 @@ def test_what_a_plain_writer_cleaned_up_is_told(vacuuming: Any, root: Path) -> N
     let_expire(root)
     reason = r"the log of table default\.t does not tell of version 1 any more"
     with pytest.raises(PySparkException, match=reason) as error:
-        PySparkException, match=r"the log of table default\.t does not tell of version 1 any more"
-    ) as error:
         spark.sql("VACUUM t RETAIN 0 HOURS")
     assert error.value.getSqlState() == "58P01"
     assert data(path) == before
