@@ -38,10 +38,10 @@ private[spark] case class AtomicBlock(body: CompoundBody) extends LeafRunnableCo
     }
   }
 
-  /** A refused COMMIT has rolled back already. */
+  /** A refused COMMIT has rolled back already. What cannot be rolled back now can be by a ROLLBACK: the block is over. */
   private def undo(session: SparkSession, transaction: String, cause: Throwable): Unit =
     try TransactionCommand.abandon(session, transaction)
     catch {
       case NonFatal(e) => cause.addSuppressed(e)
-    }
+    } finally if (Transactions.current(session).contains(transaction)) Transactions.block(session, isOpen = false)
 }
