@@ -102,7 +102,8 @@ private[spark] object Script {
       case n: ForStatement => n.copy(body = in(n.body))
       case single: SingleStatement =>
         // That of a handler says of itself where the handler begins.
-        val hidden = Seq(single.origin, single.parsedPlan.origin).flatMap(Filled.start).flatMap(statements.get).headOption
+        val hidden =
+          Seq(single.origin, single.parsedPlan.origin).flatMap(Filled.start).flatMap(statements.get).headOption
         hidden.foreach(_ => putBack += 1)
         hidden.fold(single)(statement => SingleStatement(TransactionCommand(statement)))
       case other => other
