@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -13,7 +14,9 @@ from pyspark.errors import PySparkException
 
 import lockstep
 from lockstep.errors import ActiveTransactionError, NoTransactionError
+from lockstep.spark.bridge import is_open
 from lockstep.spark.raised import from_spark
+from tests.support.interposed import host_of
 from tests.support.sparks import since
 
 
@@ -325,3 +328,28 @@ def test_a_cursor_is_fetched_from_where_it_was_opened(spark: Any, case: str) -> 
     assert found == state
     if state is None:
         assert seen(spark.table(T)) == [1, 2, 11, 12]
+
+
+def test_a_block_that_could_not_be_rolled_back_is_ended_by_its_id(
+    spark: Any, spark_session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark.sql(f"CREATE TABLE {T} (id INT)")
+    host = host_of(spark_session)
+    answer, left = host.call, ["rollback"]
+
+    def call(request: str) -> str:
+        if json.loads(request)["op"] in left:
+            left.remove("rollback")
+            return json.dumps({"error": {"condition": "LOCKSTEP_UNAVAILABLE", "message": "once", "sqlstate": "58030"}})
+        return answer(request)
+
+    monkeypatch.setattr(host, "call", call)
+    with pytest.raises(PySparkException, match="no luck"):
+        spark.sql(f"BEGIN ATOMIC INSERT INTO {T} VALUES (1); SELECT raise_error('no luck'); END")
+    assert not left
+    assert not is_open(spark)
+    [open_one] = spark.sql("SHOW TRANSACTIONS IN lake").collect()
+    spark.sql(f"INSERT INTO {T} VALUES (2)")
+    spark.sql(f"CALL lake.system.abort('{open_one.transaction_id}', 'the block failed')")
+    assert not spark.sql("SHOW TRANSACTIONS IN lake").collect()
+    assert [row.id for row in spark.table(T).collect()] == [2]

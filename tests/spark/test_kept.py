@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from delta.tables import DeltaTable
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 
 import lockstep
 from lockstep.catalog import TransactionalCatalog
@@ -159,6 +159,20 @@ def test_an_inventory_names_files_as_the_store_has_them(vacuuming: Any, root: Pa
     spark.sql(statement)
     assert data(folder(root)) == needed
     assert rows(spark, "SELECT id FROM t FOR SYSTEM_VERSION AS OF 'good'") == [(1,)]
+
+
+def test_an_inventory_that_delta_would_not_take_is_refused_as_by_delta(vacuuming: Any, root: Path) -> None:
+    """But what names no file in it is left out."""
+    spark = vacuuming
+    spark.sql("CREATE TABLE t AS SELECT 1 AS id")
+    spark.sql("CREATE TAG good")
+    there = data(folder(root))
+    vacuum = "VACUUM t USING INVENTORY (SELECT {}, false AS isDir, 1L AS modificationTime) RETAIN 0 HOURS"
+    for wrong in ("'x' AS path, 1 AS length", "7 AS path, 1L AS length", "'x' AS path"):
+        with pytest.raises(AnalysisException, match="DELTA_INVALID_INVENTORY_SCHEMA"):
+            spark.sql(vacuum.format(wrong))
+    spark.sql(vacuum.format("CAST(NULL AS STRING) AS path, 1L AS length"))
+    assert data(folder(root)) == there
 
 
 @pytest.mark.parametrize("way", ["LITE", *DEEP_WAYS])

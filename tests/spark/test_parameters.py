@@ -39,6 +39,29 @@ def test_queries_take_them(session: Any) -> None:
         assert [row.id for row in session.sql(text, args=args).collect()] == [1], text
 
 
+def test_a_value_is_taken_as_it_stands(session: Any) -> None:
+    """Spark puts settings and variables of the environment in the places of ${…} in a text: not in those of a value."""
+    value = "${env:PATH} ${system:java.version} ${spark.app.name} \\${env:PATH} it's 100% $ {} ${"
+    session.sql(f"INSERT INTO {T} VALUES (2, :v)", args={"v": value})
+    session.sql(f"INSERT INTO {T} VALUES (3, ?)", args=[value])
+    session.sql(f"EXECUTE IMMEDIATE 'INSERT INTO {T} VALUES (4, :v)' USING '\\u0024{{env:PATH}}' AS v")
+    session.sql(f"ALTER TABLE {T} SET TBLPROPERTIES ('said' = :v)", args={"v": value})
+    stored = dict(session.sql(f"SELECT id, v FROM {T} WHERE id > 1").collect())
+    assert stored == {2: value, 3: value, 4: "${env:PATH}"}
+    assert session.sql(f"SELECT count(*) AS n FROM {T} WHERE v = :v", args={"v": value}).first().n == 2
+    [said] = session.sql(f"SHOW TBLPROPERTIES {T} ('said')").collect()
+    assert said.value == value
+
+
+def test_a_value_that_no_text_says_as_it_stands_is_refused(session: Any) -> None:
+    session.conf.set("spark.sql.parser.escapedStringLiterals", "true")
+    with pytest.raises(PySparkException, match=r"spark\.sql\.variable\.substitute to false") as refused:
+        session.sql("SELECT :v", args={"v": "${env:PATH}"})
+    assert refused.value.getSqlState() == "0A000"
+    session.conf.set("spark.sql.variable.substitute", "false")
+    assert session.sql("SELECT :v AS v", args={"v": "${env:PATH}"}).first().v == "${env:PATH}"
+
+
 def test_transaction_statements_take_them(session: Any) -> None:
     session.sql("BEGIN ISOLATION LEVEL SNAPSHOT, COMMENT :why /* :not ? */", args={"why": "it's \\ :so"})
     session.sql("SAVEPOINT IDENTIFIER(:name)", args={"name": "a b"})

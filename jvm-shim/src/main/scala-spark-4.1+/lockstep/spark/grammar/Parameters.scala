@@ -16,6 +16,8 @@ import org.apache.spark.sql.catalyst.parser.{
 }
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.trees.{CurrentOrigin, Origin}
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.lockstep.LockstepException
 
 /**
  * The values of a statement's parameters. They are put into its text before it is parsed, as Spark does: Spark's own
@@ -31,7 +33,11 @@ private[spark] class Parameters private (
     try
       Right(context.fold(Filled(sql)) { values =>
         val (flat, mapper) = ParameterHandler.substituteParameters(Parameters.flat(sql), values)
-        if (flat == Parameters.flat(sql)) Filled(sql) else Parameters.filled(sql, mapper.substitutions)
+        if (flat == Parameters.flat(sql)) Filled(sql)
+        else
+          Parameters.filled(
+            sql,
+            mapper.substitutions.map(each => each.copy(replacement = Parameters.asItStands(each.replacement))))
       })
     catch { case e: ParseException => Left(e) }
 
@@ -63,12 +69,15 @@ private[spark] object Parameters {
   val Empty: Parameters = of(NamedParameterContext(Map.empty))
 
   def of(context: ParameterContext): Parameters = {
-    def sql(values: Seq[Any]) = values.map { case e: Expression => e.sql; case value => Literal(value).sql }
+    def sql(values: Seq[Any]) = values.map {
+      case e: Expression => asItStands(e.sql)
+      case value => asItStands(Literal(value).sql)
+    }
     context match {
       case NamedParameterContext(values) =>
         new Parameters(
           Option.when(values.nonEmpty)(context),
-          values.map { case (name, value) => name -> value.sql },
+          values.map { case (name, value) => name -> asItStands(value.sql) },
           Nil)
       case PositionalParameterContext(values) =>
         new Parameters(Option.when(values.nonEmpty)(context), Map.empty, sql(values))
@@ -77,6 +86,21 @@ private[spark] object Parameters {
         new Parameters(Option.when(values.nonEmpty)(context), named, sql(values))
     }
   }
+
+  /**
+   * A value as SQL, in which `${env:HOME}` and the like mean themselves. Spark's parser puts settings and variables of the
+   * environment in the places of these, in the whole text that it is given, and Spark itself does so before it puts values there.
+   */
+  private def asItStands(sql: String): String =
+    if (!sql.contains("${") || !SQLConf.get.variableSubstituteEnabled) sql
+    else if (SQLConf.get.escapedStringLiterals)
+      throw new LockstepException(
+        "LOCKSTEP_UNSUPPORTED",
+        "a parameter's value has ${ in it, which Spark would take for a setting, and with spark.sql.parser.escapedStringLiterals " +
+          "nothing says that it is none: set spark.sql.variable.substitute to false. Nothing was done",
+        "0A000"
+      )
+    else sql.replace("${", "\\u0024{")
 
   /**
    * A text with one UTF-16 unit for each character. Spark counts the places of markers in characters, and cuts the text as

@@ -8,6 +8,7 @@ import org.apache.spark.sql.catalyst.plans.logical.{
   CreateTable,
   CreateTableAsSelect,
   LogicalPlan,
+  ReplaceTable,
   ReplaceTableAsSelect,
   TableSpecBase,
   UnresolvedTableSpec
@@ -36,10 +37,10 @@ private[spark] object WriterFormat {
     def isSaved(name: LogicalPlan) = saved.isDefined && saved == qualified(session, name)
     plan match {
       // Spark would say that no path can be made of it.
-      case create: CreateTable if isOurs(session, create.name) && locationOf(create.tableSpec).exists(_.isBlank) =>
+      case Making(name, spec) if isOurs(session, name) && locationOf(spec).exists(_.isBlank) =>
         throw new LockstepException(
           "LOCKSTEP_INVALID",
-          s"LOCATION '${locationOf(create.tableSpec).mkString}' names no folder. Nothing was changed",
+          s"LOCATION '${locationOf(spec).mkString}' names no folder. Nothing was changed",
           "22023")
       case replace: ReplaceTableAsSelect if isSaved(replace.name) && isUnsaid(session, replace.tableSpec) =>
         replace.copy(
@@ -53,6 +54,17 @@ private[spark] object WriterFormat {
             providerOf(create.tableSpec).contains(session.sessionState.conf.defaultDataSourceName) =>
         create.copy(tableSpec = ofDelta(create.tableSpec))
       case other => other
+    }
+  }
+
+  /** What makes a table: its name, and what it is to be like. */
+  private object Making {
+    def unapply(plan: LogicalPlan): Option[(LogicalPlan, TableSpecBase)] = plan match {
+      case create: CreateTable => Some(create.name -> create.tableSpec)
+      case create: CreateTableAsSelect => Some(create.name -> create.tableSpec)
+      case replace: ReplaceTable => Some(replace.name -> replace.tableSpec)
+      case replace: ReplaceTableAsSelect => Some(replace.name -> replace.tableSpec)
+      case _ => None
     }
   }
 

@@ -36,10 +36,10 @@ private[spark] object OwnTransaction {
       }
     }
 
-  /** A refused COMMIT has rolled back already. */
+  /** A refused COMMIT has rolled back already. What cannot be rolled back now its timeouts end, or who aborts it by its id. */
   private def undo(session: SparkSession, transaction: String, cause: Throwable): Unit =
     try TransactionCommand.abandon(session, transaction)
     catch {
       case NonFatal(e) => cause.addSuppressed(e)
-    }
+    } finally if (Transactions.current(session).contains(transaction)) Transactions.block(session, isOpen = false)
 }

@@ -26,7 +26,8 @@ import scala.util.control.NonFatal
  * `CALL <catalog>.system.<procedure>(…)`, and the statements that say the same in other words.
  *
  * @param names  the parameters that are given, in the order of `values`
- * @param values what is given, each as the parameter's type
+ * @param said   what is given for each
+ * @param values the same, each as the parameter's type
  * @param isOne  whether Delta does a part of it in the same transaction: one of its own, if none is open
  * @param times  the parameters for which the statement has the word TIMESTAMP: NULL is no time, and not as if nothing was said
  */
@@ -34,6 +35,7 @@ private[spark] case class ProcedureCall(
     catalog: LockstepCatalog,
     procedure: String,
     names: Seq[String],
+    said: Seq[Expression],
     values: Seq[Expression],
     override val changesSomething: Boolean,
     isOne: Boolean,
@@ -42,13 +44,30 @@ private[spark] case class ProcedureCall(
     extends LeafRunnableCommand with JudgedByPython with Logging {
 
   override def run(session: SparkSession): Seq[Row] = {
-    val arguments = names.zip(Internals.evaluated(session, values)).toMap
+    val arguments = evaluated(session)
     for (name <- times if arguments(name) == null)
       throw new LockstepException("LOCKSTEP_INVALID", s"what is said for the $name is NULL: expected a time.", "22023")
     if (!isOne) call(session, arguments)._1
     else if (Transactions.isOpen(session)) wholly(session)(call(session, arguments)._1)
     else inItsOwn(session)(call(session, arguments))
   }
+
+  /** What each argument comes to; refused if it is of another kind than the parameter, or would be cut off to be of its. */
+  private def evaluated(session: SparkSession): Map[String, Any] = {
+    val arguments = names.lazyZip(said).lazyZip(values).toSeq
+    for ((name, from, to) <- arguments if !ProcedureCall.isOfKind(from.dataType, to.dataType))
+      throw unfit(name, s"a ${from.dataType.sql}", to)
+    val mayBeCut = arguments.filter { case (_, from, to) => ProcedureCall.mayBeCut(from.dataType, to.dataType) }
+    val (whole, uncut) = Internals.evaluated(session, values ++ mayBeCut.map(_._2)).splitAt(values.size)
+    for (((name, _, to), number) <- mayBeCut.zip(uncut) if !ProcedureCall.isWhole(number))
+      throw unfit(name, s"$number", to)
+    names.zip(whole).toMap
+  }
+
+  private def unfit(name: String, is: String, expected: Expression) = new LockstepException(
+    "LOCKSTEP_INVALID",
+    s"$procedure: $name is $is: expected a ${expected.dataType.sql}. Nothing was done",
+    "22023")
 
   /** The rows, and whether the transaction has anything to commit. */
   private def call(session: SparkSession, arguments: Map[String, Any]): (Seq[Row], Boolean) = {
@@ -205,6 +224,7 @@ private[spark] object ProcedureCall {
       catalog,
       answer.get("name").asText,
       parameters.map(_._1),
+      said,
       // Whatever the session sets: what is no number, or too large, would be NULL or another one, and that is said, too.
       said.zip(parameters).map { case (value, (_, kind)) => Cast(value, kind, None, EvalMode.ANSI) },
       answer.get("changes").asBoolean && !isDry,
@@ -212,6 +232,25 @@ private[spark] object ProcedureCall {
       times,
       Procedures.typed(answer.get("columns")).map { case (name, kind) => AttributeReference(name, kind)() }
     )
+  }
+
+  /** Whether what is of a type is of another as it stands, or as a text says it: no truth value is a number, no number a time. */
+  private def isOfKind(from: DataType, to: DataType): Boolean = from match {
+    case _: StringType => true
+    case _ => Cast.canANSIStoreAssign(from, to)
+  }
+
+  /** Whether a cast leaves out what comes behind the point. */
+  private def mayBeCut(from: DataType, to: DataType): Boolean = from match {
+    case _: DecimalType | DoubleType | FloatType => to == LongType || to == IntegerType
+    case _ => false
+  }
+
+  private def isWhole(number: Any): Boolean = number match {
+    case number: Decimal => number.toJavaBigDecimal.stripTrailingZeros.scale <= 0
+    case number: Double => number == number.floor
+    case number: Float => number == number.floor
+    case _ => true // NULL
   }
 
   private def value(cell: JsonNode, kind: DataType): Any =

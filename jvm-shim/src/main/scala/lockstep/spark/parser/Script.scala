@@ -14,12 +14,11 @@ import org.apache.spark.sql.catalyst.trees.CurrentOrigin
  */
 private[spark] object Script {
 
-  /** What a transaction statement is hidden behind: as short as `COMMIT`, and gone before anybody could run it. */
-  private val Placeholder = "USE  x"
+  /** What a transaction statement is hidden behind: as short as `BEGIN`, and gone before anybody could run it. */
+  private val Placeholder = "USE x"
 
-  /** Words after which a statement of a script begins. */
-  private val Before =
-    Set("BEGIN", "ATOMIC", ";", ":", "THEN", "ELSE", "DO", "LOOP", "REPEAT", "SQLEXCEPTION", "FOUND")
+  /** Words after which a statement of a script begins; it also does behind what a handler is for. */
+  private val Before = Set("BEGIN", "ATOMIC", ";", "THEN", "ELSE", "DO", "LOOP", "REPEAT")
 
   /** Parses a text with Spark's parser, whether or not it is such a script. */
   def parse(sql: String, parameters: Parameters)(parser: String => LogicalPlan): LogicalPlan =
@@ -36,10 +35,11 @@ private[spark] object Script {
     val atomic = Option(tokens(1)).filter(_.getType == SqlBaseLexer.ATOMIC)
     val hidden = transactionStatements(tokens, parameters)
     val blanked = atomic.fold(sql)(word => masked(sql, word, word, ""))
-    val text = hidden.foldLeft(blanked) { case (masking, Hidden(first, last, _)) =>
+    // From the last one on: the places of those before it stay what they are.
+    val text = hidden.foldRight(blanked) { case (Hidden(first, last, _), masking) =>
       masked(masking, first, last, Placeholder)
     }
-    val statements = hidden.map(h => Tokens.inCharacters(text, h.first.getStartIndex) -> h.statement).toMap
+    val statements = hidden.map(h => Tokens.inCharacters(sql, h.first.getStartIndex) -> h.statement).toMap
     parser(text) match {
       case body: CompoundBody if atomic.isDefined => AtomicBlock(restored(body, statements))
       case body: CompoundBody => restored(body, statements)
@@ -50,20 +50,40 @@ private[spark] object Script {
   private case class Hidden(first: Token, last: Token, statement: TransactionStatement)
 
   /** Those of a script, each as a whole: up to its semicolon. */
-  private def transactionStatements(tokens: IndexedSeq[Token], parameters: Parameters): Seq[Hidden] =
-    tokens.indices.drop(1).filter(at => Before.contains(word(tokens(at - 1)))).flatMap { at =>
+  private def transactionStatements(tokens: IndexedSeq[Token], parameters: Parameters): Seq[Hidden] = {
+    val handled = handlers(tokens).toSet
+    tokens.indices.drop(1).filter(at => Before.contains(word(tokens(at - 1))) || handled(at)).flatMap { at =>
       val statement = tokens.drop(at).takeWhile(_.getType != SqlBaseLexer.SEMICOLON)
       val ends = at + statement.size < tokens.size
-      if (ends && statement.nonEmpty)
+      // Behind THEN or ELSE it is a column that ends a CASE: `ELSE release END`.
+      val isValue = statement.lastOption.exists(_.getType == SqlBaseLexer.END)
+      if (ends && statement.nonEmpty && !isValue)
         TransactionStatement.of(parameters.in(statement)).map(Hidden(statement.head, statement.last, _))
       else None
     }
+  }
+
+  /** Where what handlers do begins: behind `HANDLER FOR` and what they are for. */
+  private def handlers(tokens: IndexedSeq[Token]): Seq[Int] = {
+    @scala.annotation.tailrec
+    def behind(at: Int): Int = {
+      val end = tokens.slice(at, at + 3).map(word).toList match {
+        case "SQLSTATE" :: "VALUE" :: _ => at + 3
+        case ("SQLSTATE" | "NOT") :: _ => at + 2
+        case _ => at + 1 + 2 * (tokens.drop(at + 1).grouped(2).takeWhile(two => word(two.head) == ".").size)
+      }
+      if (tokens.lift(end).exists(word(_) == ",")) behind(end + 1) else end
+    }
+    tokens.indices.filter(at => tokens.slice(at, at + 2).map(word) == Seq("HANDLER", "FOR")).map(at => behind(at + 2))
+  }
 
   private def word(token: Token): String = token.getText.toUpperCase(java.util.Locale.ROOT)
 
+  /** With a space in the place of each character of some words, but for what is put there, and for the ends of lines. */
   private def masked(sql: String, first: Token, last: Token, by: String): String = {
-    val length = last.getStopIndex + 1 - first.getStartIndex
-    sql.patch(first.getStartIndex, by.padTo(length, ' '), length)
+    val hidden = sql.substring(first.getStartIndex, last.getStopIndex + 1)
+    val blank = hidden.codePoints.toArray.map(c => if (c == '\n' || c == '\r') c.toChar else ' ').mkString
+    sql.patch(first.getStartIndex, by + blank.drop(by.length), hidden.length)
   }
 
   /** Puts the hidden statements back. By hand: Spark's `transform` of scripts forgets their handlers. */
@@ -81,7 +101,9 @@ private[spark] object Script {
       case n: LoopStatement => n.copy(body = in(n.body))
       case n: ForStatement => n.copy(body = in(n.body))
       case single: SingleStatement =>
-        val hidden = Filled.start(single.origin).flatMap(statements.get)
+        // That of a handler says of itself where the handler begins.
+        val hidden =
+          Seq(single.origin, single.parsedPlan.origin).flatMap(Filled.start).flatMap(statements.get).headOption
         hidden.foreach(_ => putBack += 1)
         hidden.fold(single)(statement => SingleStatement(TransactionCommand(statement)))
       case other => other

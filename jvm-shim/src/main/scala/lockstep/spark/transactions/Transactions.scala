@@ -69,7 +69,9 @@ private[spark] object Transactions {
     val owner = s"apart:${UUID.randomUUID}"
     apart.add(owner)
     try as(session, owner)(work)
-    finally { val _ = apart.remove(owner) }
+    finally if (!open.containsKey(owner)) {
+        val _ = apart.remove(owner)
+      } // else it could not be rolled back, and is to end yet
   }
 
   /** Does something to a transaction in a thread that need not be one of its own. */

@@ -9,7 +9,7 @@ import org.apache.spark.sql.delta.catalog.DeltaTableV2
 import org.apache.spark.sql.delta.commands.VacuumCommand
 import org.apache.spark.sql.delta.implicits._
 import org.apache.spark.sql.delta.util.DeltaFileOperations
-import org.apache.spark.sql.delta.{DeltaTableUtils, Snapshot}
+import org.apache.spark.sql.delta.{DeltaErrors, DeltaTableUtils, Snapshot}
 import org.apache.spark.sql.functions.{col, udf}
 import org.apache.spark.sql.{DataFrame, Dataset, Encoders, Row, SparkSession}
 import org.apache.spark.util.SerializableConfiguration
@@ -44,7 +44,7 @@ object KeptFiles {
       .map(session.sessionState.analyzer.execute)
       .map(VacuumCommand.getDeltaTable(_, "VACUUM").toDf(session))
       .orElse(command.inventoryQuery.map(session.sql))
-      .map(seenFromHere(table, real, _))
+      .map(whole => seenFromHere(table, real, checked(whole)))
     val everything = inventory.getOrElse(listed(session, table)).where(col("modificationTime") < written)
     val single = (alone ++ first).map(version => needed(table.deltaLog.getSnapshotAt(version)))
     val kept = (single ++ first.map(since(session, table, _)) :+ others(session, table, files)).reduce(_ union _)
@@ -53,13 +53,21 @@ object KeptFiles {
     VacuumCommand.gc(session, table, command.dryRun, command.horizonHours, Some(rest), Some("FULL")).collect().toSeq
   }
 
+  /** An inventory, without rows that name nothing; refused as Delta refuses one that has not its columns. */
+  private def checked(inventory: DataFrame): DataFrame = {
+    val wanted = VacuumCommand.INVENTORY_SCHEMA
+    val isWhole = wanted.forall(column =>
+      inventory.schema.exists(each => each.name == column.name && each.dataType == column.dataType))
+    if (isWhole) inventory.where(col("path").isNotNull) else throw DeltaErrors.invalidInventorySchema(wanted.treeString)
+  }
+
   /** An inventory with the files of the table's folder named as this side names them; Delta takes no others for the table's. */
   private def seenFromHere(table: DeltaTableV2, real: Path, inventory: DataFrame): DataFrame = {
     val conf = table.deltaLog.newDeltaHadoopConf()
     def whole(folder: Path) = s"${folder.getFileSystem(conf).makeQualified(folder)}/"
     val (there, here) = (whole(real), whole(table.deltaLog.dataPath))
     val named =
-      udf((path: String) => if (path != null && path.startsWith(there)) here + path.drop(there.length) else path)
+      udf((path: String) => if (path.startsWith(there)) here + path.drop(there.length) else path)
     inventory.withColumn("path", named(col("path")))
   }
 
