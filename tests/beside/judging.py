@@ -29,7 +29,12 @@ from tests.beside.journal import MADE, TRACKED, VECTORS
 from tests.beside.person import Decision
 from tests.beside.row_ids import doubled_row_ids, wrong_row_ids
 from tests.beside.rows import Rows, counted, gone_of, rows_of, set_of
+from tests.beside.writer import GRACE_SECONDS
 from tests.support.lakes import named
+
+LEAST_A_MINUTE = {"lockstep": 10, "python": 10, "delta-rs": 10, "upkeep": 3, "spark": 1.5, "plain-spark": 3}
+"""So many writes the writers of a kind must have been acknowledged in each minute, all together. Most have far more: a
+round in which one does next to nothing says nothing of it."""
 
 
 @dataclass
@@ -52,6 +57,16 @@ class Said:
     kind: str = ""
     why: str | None = None
 
+    @property
+    def writer(self) -> str:
+        """By what kind of writer."""
+        return self.kind.partition(":")[0]
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether it was done, and changed what the tables say; upkeep has nothing else to do than what does not."""
+        return self.answer == "done" and (self.adds or self.takes_back is not None or self.writer == "upkeep")
+
 
 @dataclass
 class Verdict:
@@ -59,6 +74,8 @@ class Verdict:
 
     Attributes:
         kinds: how often each operation of each kind of writer had which answer.
+        acknowledged: how many writes of each kind of writer were.
+        expired: below which version of the database what is not needed any more had gone.
         reasons: why they were refused, or unknown, without the names and numbers.
         decided: by table, how many rows a person had to decide about.
         settled: how often a person kept which side, by which way.
@@ -68,6 +85,8 @@ class Verdict:
     wrong: list[str] = field(default_factory=list)
     answers: Counter[str | None] = field(default_factory=Counter)
     kinds: Counter[tuple[str, str | None]] = field(default_factory=Counter)
+    acknowledged: Counter[str] = field(default_factory=Counter)
+    expired: int = 0
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
     decided: dict[str, int] = field(default_factory=dict)
     settled: Counter[Decision] = field(default_factory=Counter)
@@ -104,9 +123,11 @@ def judge(
     """
     kinds = Counter((each.kind, each.answer) for each in said.values())
     verdict = Verdict(answers=Counter(each.answer for each in said.values()), kinds=kinds)
+    verdict.acknowledged = Counter(each.writer for each in said.values() if each.is_acknowledged)
     verdict.reasons = Counter((each.kind, _in_general(each.why)) for each in said.values() if each.why is not None)
     verdict.decided = {table: len(rows) for table, rows in (decided or {}).items()}
     catalog = TransactionalCatalog.open(str(root))
+    verdict.expired = catalog.timeline.head.expired.first_kept
     names = {table: named(table) for table in tables}
     made = {name.table: name for name in catalog.timeline.head.tables if name.table.startswith(f"{MADE}-")}
     database = catalog.database([*names.values(), *made.values()])
@@ -137,6 +158,26 @@ def judge(
     verdict.wrong += [f"verify: {each}" for each in verify(catalog.lake.storage, catalog.timeline).differences]
     _judge_rows(verdict, rows, said, _in_doubt(said, decided or {}))
     return verdict
+
+
+def too_few(acknowledged: Counter[str], kinds: Iterable[str], seconds: float) -> list[str]:
+    """Return which kinds of writers had fewer writes acknowledged than they must in a round of so many seconds.
+
+    Args:
+        kinds: those that took part, whether they said anything or not.
+    """
+    least = {kind: int(LEAST_A_MINUTE[kind] * seconds / 60) for kind in {*kinds}}
+    return [
+        f"{kind} had {acknowledged[kind]} writes acknowledged in {seconds:g} seconds, and must have {count}"
+        for kind, count in sorted(least.items())
+        if acknowledged[kind] < count
+    ]
+
+
+def nothing_expired(expired: int, seconds: float, age: float) -> list[str]:
+    """Return that upkeep kept all versions, if it did in so many seconds though it keeps them for far fewer."""
+    has_had_time = seconds > 2 * max(age, GRACE_SECONDS)
+    return [f"no version has expired in {seconds:g} seconds"] if has_had_time and not expired else []
 
 
 def _in_general(why: str) -> str:
