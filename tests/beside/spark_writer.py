@@ -25,6 +25,9 @@ TABLES = (*SHARED, *TRACKED)
 ROOT = "root"
 """What is among the settings of a session through Lockstep: where the lake is."""
 
+CONFLICTS = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
+"""Some of these is in what Delta says where another commit came before its own."""
+
 CHANGES = ("delete", "update", "merge", "merge anew", "replace where")
 """What is done about a row: all but the first put another in its place."""
 
@@ -141,7 +144,8 @@ def plainly(spark: Any, warehouse: Path, journal: Journal, ids: Iterator[str], c
             journal.end(id, "done")
             mine[table] += [id] if adds else []
         except (PySparkException, Py4JJavaError) as error:  # PySpark leaves Delta's own conflicts to Py4J
-            journal.end(id, "refused" if "DELTA_CONCURRENT" in str(error) else "unknown", error)
+            is_conflict = any(name in str(error) for name in CONFLICTS)
+            journal.end(id, "refused" if is_conflict else "unknown", error)
         yield
 
 
