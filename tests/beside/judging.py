@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -31,6 +31,9 @@ from tests.beside.row_ids import doubled_row_ids, wrong_row_ids
 from tests.beside.rows import Rows, counted, gone_of, rows_of, set_of
 from tests.beside.writer import GRACE_SECONDS
 from tests.support.lakes import named
+
+Changes: TypeAlias = Sequence[tuple[str, str | None, str]]
+"""A change feed: of each row that was changed the id, whose place it took, and what was done."""
 
 LEAST_A_MINUTE = {"lockstep": 10, "python": 10, "delta-rs": 10, "upkeep": 3, "spark": 1.5, "plain-spark": 3}
 """So many writes the writers of a kind must have been acknowledged in each minute, all together. Most have far more: a
@@ -114,12 +117,15 @@ def judge(
     tables: Iterable[str],
     said: dict[str, Said],
     decided: Mapping[str, AbstractSet[str]] | None = None,
+    *,
+    feeds: Mapping[str, Changes] | None = None,
 ) -> Verdict:
     """Say what of it does not hold: each acknowledged write once, each transaction whole, the timeline as the logs.
 
     Args:
         warehouse: where the tables lie that the lake has adopted; what it has made itself lies in its root.
         decided: by table, the rows that only one side had where a person decided which to keep.
+        feeds: by table, its change feed as another reads it than delta-rs.
     """
     kinds = Counter((each.kind, each.answer) for each in said.values())
     verdict = Verdict(answers=Counter(each.answer for each in said.values()), kinds=kinds)
@@ -149,7 +155,9 @@ def judge(
             live = {Path(unquote(uri)).name for uri in found.file_uris()}
             verdict.wrong += wrong_row_ids(folder, live, gone_of(found))
             if not (by_spark and table in VECTORS):  # delta-rs reads no feed of vectors but from change files
-                verdict.wrong += wrong_feed(found, content, table)
+                verdict.wrong += wrong_feed(feed_of(found), content, table)
+            if feeds and table in feeds:
+                verdict.wrong += wrong_feed(feeds[table], content, f"{table}, by Spark")
         if table in made:
             rows[MADE] += content
             verdict.wrong += _wrong_name(table, content)
@@ -285,12 +293,16 @@ def _other_rows(root: Path, name: Name, content: Rows) -> list[str]:
     return [f"{name}: two readers differ in {sorted(differ, key=str)[:5]}"] if differ else []
 
 
-def wrong_feed(found: DeltaTable, rows: Rows, table: str) -> list[str]:
-    """Return what the change feed of all versions does not add up to."""
+def feed_of(found: DeltaTable) -> Changes:
+    """Return the change feed of all versions, as delta-rs reads it."""
     feed = pa.table(found.load_cdf(starting_version=1).read_all())
+    return [*zip(*(feed[name].to_pylist() for name in ("id", "was", "_change_type")), strict=True)]
+
+
+def wrong_feed(feed: Changes, rows: Rows, table: str) -> list[str]:
+    """Return what the change feed of all versions does not add up to."""
     total: Rows = Counter()
-    changed = zip(feed["id"].to_pylist(), feed["was"].to_pylist(), feed["_change_type"].to_pylist(), strict=True)
-    for id, was, change in changed:
+    for id, was, change in feed:
         total[id, was] += 1 if change in ("insert", "update_postimage") else -1
     wrong = [row for row in total.keys() | rows.keys() if total[row] != rows[row]]
     return [

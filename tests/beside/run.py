@@ -25,7 +25,7 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import render
 from lockstep.delta.log import LOG
 from tests.beside.journal import OWN, SHARED, TRACKED, VECTORS
-from tests.beside.judging import Verdict, judge, nothing_expired, read, too_few
+from tests.beside.judging import Changes, Verdict, judge, nothing_expired, read, too_few
 from tests.beside.person import DECISIONS, Person, decided, settled
 from tests.beside.row_ids import MATERIALIZED
 from tests.beside.rows import SCHEMA, row
@@ -221,11 +221,26 @@ def run(
         going.kill_all()
     person.look()
     said = read(each for each in going.journals if each.exists())
-    verdict = judge(root, warehouse, (*tables, OWN), said, decided(journal))
+    feeds = feeds_by_spark(folder, warehouse) if {*SPARK_KINDS} & {*taking_part} else None
+    verdict = judge(root, warehouse, (*tables, OWN), said, decided(journal), feeds=feeds)
     verdict.kills, verdict.settled = going.kills, settled(journal)
     verdict.wrong += too_few(verdict.acknowledged, taking_part, seconds)
     verdict.wrong += nothing_expired(verdict.expired, seconds, age) if "upkeep" in taking_part else []
     return verdict
+
+
+def feeds_by_spark(folder: Path, warehouse: Path) -> dict[str, Changes]:
+    """Return the change feeds of the tables that have one, as Spark without Lockstep reads them.
+
+    Args:
+        folder: for what Spark says.
+    """
+    output, settings = folder / "feeds", json.dumps(spark_settings("plain-spark", "", folder / "feeds.spark", 0))
+    with (folder / "feeds.output").open("wb") as words:
+        command = [sys.executable, "-m", "tests.beside.spark_feed", str(warehouse), str(output), settings, *TRACKED]
+        subprocess.run(command, check=True, stdout=words, stderr=words)
+    found = json.loads(output.read_text(encoding="utf-8"))
+    return {table: [(id, was, change) for id, was, change in changes] for table, changes in found.items()}
 
 
 def make_tables(root: Path, warehouse: Path, tables: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from lockstep.storage.outside import open_reaching
 from lockstep.tables.opened import OpenLake
 from tests.beside import judging
 from tests.beside.journal import MADE, OWN, SHARED, TRACKED, VECTORS
-from tests.beside.judging import Said, Verdict, judge, nothing_expired, read, too_few, wrong_feed
+from tests.beside.judging import Said, Verdict, feed_of, judge, nothing_expired, read, too_few, wrong_feed
 from tests.beside.page import section
 from tests.beside.person import DECISIONS, WAYS, Decision, Person, Way, decided, settled
 from tests.beside.row_ids import MATERIALIZED, doubled_row_ids, wrong_row_ids
@@ -246,7 +246,7 @@ def test_the_judge_sees_a_feed_that_does_not_add_up(tmp_path: Path) -> None:
     for id in ("a", "b"):
         write_deltalake(folder, row(id), mode="append")
     DeltaTable(folder).delete("id = 'a'")
-    found = DeltaTable(folder)
+    found = feed_of(DeltaTable(folder))
     assert wrong_feed(found, Counter([("b", None)]), "t") == []
     assert len(wrong_feed(found, Counter([("a", None), ("b", None)]), "t")) == 1
     assert len(wrong_feed(found, Counter([("b", "a")]), "t")) == 2
