@@ -35,6 +35,9 @@ from tests.support.lakes import named
 Changes: TypeAlias = Sequence[tuple[str, str | None, str]]
 """A change feed: of each row that was changed the id, whose place it took, and what was done."""
 
+MISSED = "FILE_NOT_EXIST"
+"""What is in an error of Spark's where a file was gone that it was reading."""
+
 LEAST_A_MINUTE = {"lockstep": 10, "python": 10, "delta-rs": 10, "upkeep": 3, "spark": 1.5, "plain-spark": 3}
 """So many writes the writers of a kind must have been acknowledged in each minute, all together. Most have far more: a
 round in which one does next to nothing says nothing of it."""
@@ -131,6 +134,7 @@ def judge(
     verdict = Verdict(answers=Counter(each.answer for each in said.values()), kinds=kinds)
     verdict.acknowledged = Counter(each.writer for each in said.values() if each.is_acknowledged)
     verdict.reasons = Counter((each.kind, _in_general(each.why)) for each in said.values() if each.why is not None)
+    verdict.wrong += lost_files(said)
     verdict.decided = {table: len(rows) for table, rows in (decided or {}).items()}
     catalog = TransactionalCatalog.open(str(root))
     verdict.expired = catalog.timeline.head.expired.first_kept
@@ -166,6 +170,11 @@ def judge(
     verdict.wrong += [f"verify: {each}" for each in verify(catalog.lake.storage, catalog.timeline).differences]
     _judge_rows(verdict, rows, said, _in_doubt(said, decided or {}))
     return verdict
+
+
+def lost_files(said: Mapping[str, Said]) -> list[str]:
+    """Return which operations missed a file: nobody may delete one that so young a version of a table has."""
+    return [f"{id} ({each.kind}) missed a file: {each.why}" for id, each in said.items() if MISSED in (each.why or "")]
 
 
 def too_few(acknowledged: Counter[str], kinds: Iterable[str], seconds: float) -> list[str]:

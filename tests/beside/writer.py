@@ -67,7 +67,9 @@ def through_core(root: str, journal: Journal, ids: Iterator[str], chance: random
             for table in TABLES:
                 actions = [add(f"{id}.parquet", size=len(buffer.getvalue()), stats=_statistics(id, was))]
                 if taken is not None:
-                    actions.append(remove(f"{taken[0]}.parquet", size=taken[1]))
+                    # Now: a vacuum by others would take it from under their readers if it had gone long ago.
+                    gone = {"size": taken[1], "deletionTimestamp": int(time.time() * 1000)}
+                    actions.append(remove(f"{taken[0]}.parquet", **gone))
                 stage(catalog, tx, table, *actions, data=buffer.getvalue())
             catalog.commit(tx)
             journal.end(id, "done")

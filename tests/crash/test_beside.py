@@ -19,7 +19,7 @@ from lockstep.storage.outside import open_reaching
 from lockstep.tables.opened import OpenLake
 from tests.beside import judging
 from tests.beside.journal import MADE, OWN, SHARED, TRACKED, VECTORS
-from tests.beside.judging import Said, Verdict, feed_of, judge, nothing_expired, read, too_few, wrong_feed
+from tests.beside.judging import Said, Verdict, feed_of, judge, lost_files, nothing_expired, read, too_few, wrong_feed
 from tests.beside.page import section
 from tests.beside.person import DECISIONS, WAYS, Decision, Person, Way, decided, settled
 from tests.beside.row_ids import MATERIALIZED, doubled_row_ids, wrong_row_ids
@@ -274,6 +274,16 @@ def test_a_round_in_which_upkeep_let_nothing_expire_has_failed_if_it_was_long_en
     assert not nothing_expired(0, 120, 60)
     assert nothing_expired(0, 21, 1)
     assert not nothing_expired(0, 20, 1)  # the grace is longer than the age
+
+
+def test_the_judge_is_told_of_a_file_that_was_deleted_while_somebody_read_it() -> None:
+    why = "SparkException: [FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file file:/x.parquet."
+    said = {
+        "x": Said(["a"], answer="unknown", kind="plain-spark: merge", why=why),
+        "y": Said(["a"], answer="refused", kind="plain-spark: merge", why="[DELTA_CONCURRENT_APPEND]"),
+        "z": Said(["a"]),
+    }
+    assert [line.split(" ")[0] for line in lost_files(said)] == ["x"]
 
 
 def test_only_what_was_done_to_rows_is_an_acknowledged_write() -> None:
