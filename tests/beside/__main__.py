@@ -31,6 +31,7 @@ def main() -> int:
         folder = Path(tempfile.mkdtemp(prefix=f"lockstep-beside-{seed}-"))
         verdict = run(folder, args.seconds, seed, killed=args.killed, spark=args.spark, kinds=args.kinds)
         print(f"seed {seed}: {dict(verdict.answers)}; killed {dict(verdict.kills)}", flush=True)
+        print(f"    acknowledged writes: {dict(verdict.acknowledged)}; expired: {verdict.expired}", flush=True)
         if verdict.settled:
             print(
                 f"    a person settled {dict(verdict.settled)}, and decided about rows: {verdict.decided}", flush=True

@@ -76,7 +76,7 @@ class Journal:
 
     def end(self, id: str, answer: str, why: object = None) -> None:
         """Say what came of it: done, refused or unknown."""
-        self._say({"id": id, "answer": answer, "why": None if why is None else str(why)[:300]})
+        self._say({"id": id, "answer": answer, "why": None if why is None else str(why)[:600]})
 
     def _say(self, said: dict[str, object]) -> None:
         self._file.write(json.dumps(said) + "\n")

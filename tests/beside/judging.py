@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -29,7 +29,18 @@ from tests.beside.journal import MADE, TRACKED, VECTORS
 from tests.beside.person import Decision
 from tests.beside.row_ids import doubled_row_ids, wrong_row_ids
 from tests.beside.rows import Rows, counted, gone_of, rows_of, set_of
+from tests.beside.writer import GRACE_SECONDS
 from tests.support.lakes import named
+
+Changes: TypeAlias = Sequence[tuple[str, str | None, str]]
+"""A change feed: of each row that was changed the id, whose place it took, and what was done."""
+
+MISSED = "FILE_NOT_EXIST"
+"""What is in an error of Spark's where a file was gone that it was reading."""
+
+LEAST_A_MINUTE = {"lockstep": 10, "python": 10, "delta-rs": 10, "upkeep": 3, "spark": 1.5, "plain-spark": 3}
+"""So many writes the writers of a kind must have been acknowledged in each minute, all together. Most have far more: a
+round in which one does next to nothing says nothing of it."""
 
 
 @dataclass
@@ -52,6 +63,16 @@ class Said:
     kind: str = ""
     why: str | None = None
 
+    @property
+    def writer(self) -> str:
+        """By what kind of writer."""
+        return self.kind.partition(":")[0]
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether it was done, and changed what the tables say; upkeep has nothing else to do than what does not."""
+        return self.answer == "done" and (self.adds or self.takes_back is not None or self.writer == "upkeep")
+
 
 @dataclass
 class Verdict:
@@ -59,6 +80,8 @@ class Verdict:
 
     Attributes:
         kinds: how often each operation of each kind of writer had which answer.
+        acknowledged: how many writes of each kind of writer were.
+        expired: below which version of the database what is not needed any more had gone.
         reasons: why they were refused, or unknown, without the names and numbers.
         decided: by table, how many rows a person had to decide about.
         settled: how often a person kept which side, by which way.
@@ -68,6 +91,8 @@ class Verdict:
     wrong: list[str] = field(default_factory=list)
     answers: Counter[str | None] = field(default_factory=Counter)
     kinds: Counter[tuple[str, str | None]] = field(default_factory=Counter)
+    acknowledged: Counter[str] = field(default_factory=Counter)
+    expired: int = 0
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
     decided: dict[str, int] = field(default_factory=dict)
     settled: Counter[Decision] = field(default_factory=Counter)
@@ -95,18 +120,24 @@ def judge(
     tables: Iterable[str],
     said: dict[str, Said],
     decided: Mapping[str, AbstractSet[str]] | None = None,
+    *,
+    feeds: Mapping[str, Changes] | None = None,
 ) -> Verdict:
     """Say what of it does not hold: each acknowledged write once, each transaction whole, the timeline as the logs.
 
     Args:
         warehouse: where the tables lie that the lake has adopted; what it has made itself lies in its root.
         decided: by table, the rows that only one side had where a person decided which to keep.
+        feeds: by table, its change feed as another reads it than delta-rs.
     """
     kinds = Counter((each.kind, each.answer) for each in said.values())
     verdict = Verdict(answers=Counter(each.answer for each in said.values()), kinds=kinds)
+    verdict.acknowledged = Counter(each.writer for each in said.values() if each.is_acknowledged)
     verdict.reasons = Counter((each.kind, _in_general(each.why)) for each in said.values() if each.why is not None)
+    verdict.wrong += lost_files(said)
     verdict.decided = {table: len(rows) for table, rows in (decided or {}).items()}
     catalog = TransactionalCatalog.open(str(root))
+    verdict.expired = catalog.timeline.head.expired.first_kept
     names = {table: named(table) for table in tables}
     made = {name.table: name for name in catalog.timeline.head.tables if name.table.startswith(f"{MADE}-")}
     database = catalog.database([*names.values(), *made.values()])
@@ -128,7 +159,9 @@ def judge(
             live = {Path(unquote(uri)).name for uri in found.file_uris()}
             verdict.wrong += wrong_row_ids(folder, live, gone_of(found))
             if not (by_spark and table in VECTORS):  # delta-rs reads no feed of vectors but from change files
-                verdict.wrong += wrong_feed(found, content, table)
+                verdict.wrong += wrong_feed(feed_of(found), content, table)
+            if feeds and table in feeds:
+                verdict.wrong += wrong_feed(feeds[table], content, f"{table}, by Spark")
         if table in made:
             rows[MADE] += content
             verdict.wrong += _wrong_name(table, content)
@@ -137,6 +170,31 @@ def judge(
     verdict.wrong += [f"verify: {each}" for each in verify(catalog.lake.storage, catalog.timeline).differences]
     _judge_rows(verdict, rows, said, _in_doubt(said, decided or {}))
     return verdict
+
+
+def lost_files(said: Mapping[str, Said]) -> list[str]:
+    """Return which operations missed a file: nobody may delete one that so young a version of a table has."""
+    return [f"{id} ({each.kind}) missed a file: {each.why}" for id, each in said.items() if MISSED in (each.why or "")]
+
+
+def too_few(acknowledged: Counter[str], kinds: Iterable[str], seconds: float) -> list[str]:
+    """Return which kinds of writers had fewer writes acknowledged than they must in a round of so many seconds.
+
+    Args:
+        kinds: those that took part, whether they said anything or not.
+    """
+    least = {kind: int(LEAST_A_MINUTE[kind] * seconds / 60) for kind in {*kinds}}
+    return [
+        f"{kind} had {acknowledged[kind]} writes acknowledged in {seconds:g} seconds, and must have {count}"
+        for kind, count in sorted(least.items())
+        if acknowledged[kind] < count
+    ]
+
+
+def nothing_expired(expired: int, seconds: float, age: float) -> list[str]:
+    """Return that upkeep kept all versions, if it did in so many seconds though it keeps them for far fewer."""
+    has_had_time = seconds > 2 * max(age, GRACE_SECONDS)
+    return [f"no version has expired in {seconds:g} seconds"] if has_had_time and not expired else []
 
 
 def _in_general(why: str) -> str:
@@ -244,12 +302,16 @@ def _other_rows(root: Path, name: Name, content: Rows) -> list[str]:
     return [f"{name}: two readers differ in {sorted(differ, key=str)[:5]}"] if differ else []
 
 
-def wrong_feed(found: DeltaTable, rows: Rows, table: str) -> list[str]:
-    """Return what the change feed of all versions does not add up to."""
+def feed_of(found: DeltaTable) -> Changes:
+    """Return the change feed of all versions, as delta-rs reads it."""
     feed = pa.table(found.load_cdf(starting_version=1).read_all())
+    return [*zip(*(feed[name].to_pylist() for name in ("id", "was", "_change_type")), strict=True)]
+
+
+def wrong_feed(feed: Changes, rows: Rows, table: str) -> list[str]:
+    """Return what the change feed of all versions does not add up to."""
     total: Rows = Counter()
-    changed = zip(feed["id"].to_pylist(), feed["was"].to_pylist(), feed["_change_type"].to_pylist(), strict=True)
-    for id, was, change in changed:
+    for id, was, change in feed:
         total[id, was] += 1 if change in ("insert", "update_postimage") else -1
     wrong = [row for row in total.keys() | rows.keys() if total[row] != rows[row]]
     return [

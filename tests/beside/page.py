@@ -18,12 +18,15 @@ def section(verdicts: Sequence[Verdict], seconds: float, command: str) -> str:
     """Return what the page says of rounds, in none of which the judge found anything."""
     kinds, kills = sum((each.kinds for each in verdicts), Counter()), sum((each.kills for each in verdicts), Counter())
     settled = sum((each.settled for each in verdicts), Counter())
+    acknowledged = sum((each.acknowledged for each in verdicts), Counter())
     operations = sum(kinds.values())
     intro = paragraph(
         f"{len(verdicts)} rounds of {seconds:g} seconds each, with a judge after each who found nothing wrong"
         f" (`{command}`; [what it asks](../tests/README.md#writers-of-several-kinds-beside)). {operations:,} operations"
-        f" were begun, and {sum(kills.values())} writers were killed: {_listed(kills)}. {_settled(settled)}"
-        f" On {conditions()}; this says what was tried, not how fast it is."
+        f" were begun, and {sum(kills.values())} writers were killed: {_listed(kills)}. Of the writes of each kind of"
+        f" writer so many were acknowledged: {_listed(acknowledged)}; a round in which one has next to none fails."
+        f" {sum(each.expired for each in verdicts):,} versions of the lake had expired when the judge came."
+        f" {_settled(settled)} On {conditions()}; this says what was tried, not how fast it is."
     )
     headings = " | ".join(ANSWERS.values())
     rows = [

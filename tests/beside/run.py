@@ -25,18 +25,18 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import render
 from lockstep.delta.log import LOG
 from tests.beside.journal import OWN, SHARED, TRACKED, VECTORS
-from tests.beside.judging import Verdict, judge, read
+from tests.beside.judging import Changes, Verdict, judge, nothing_expired, read, too_few
 from tests.beside.person import DECISIONS, Person, decided, settled
 from tests.beside.row_ids import MATERIALIZED
 from tests.beside.rows import SCHEMA, row
 from tests.beside.spark_writer import ROOT
-from tests.beside.writer import SHORT
+from tests.beside.writer import ages
 from tests.support.lakes import named
 
 KINDS = ("lockstep", "python", "python", "upkeep", "delta-rs", "delta-rs")
 SPARK_KINDS = ("spark", "plain-spark")
 BESIDE_SPARK = ("lockstep", "python", "upkeep", "delta-rs")
-PAUSE_SECONDS = 0.5
+PAUSE_SECONDS = 1.5
 """So long these wait after each operation, or Spark, which is slower, would lose every race."""
 
 PAUSES = {"delta-rs": 0.2, "lockstep": 0.4}
@@ -44,6 +44,10 @@ PAUSES = {"delta-rs": 0.2, "lockstep": 0.4}
 
 PERSON_SECONDS = 1.0
 """So often a person looks whether something is to be decided."""
+
+AGE_SECONDS, SPARK_AGE_SECONDS = 1.0, 60.0
+"""So long upkeep keeps versions, without Spark and with it: longer than a transaction takes, even the first one of a
+Java machine."""
 
 LIVES_SECONDS = dict.fromkeys(KINDS, (0.2, 4.0)) | dict.fromkeys(SPARK_KINDS, (5.0, 45.0))
 """A writer that is to be killed is so some time between these after it has begun its first operation."""
@@ -87,6 +91,7 @@ class Round:
         killed: how many of the writers are killed, of 1; another takes the place of each.
         pauses: how many seconds those of each kind without Spark wait after each operation.
         adds_columns: whether those without Spark add columns.
+        age: for how many seconds upkeep keeps versions.
         person: who decides where a plain writer's commit and Lockstep's cannot both stay.
         kills: how often a writer of each kind was killed.
     """
@@ -97,6 +102,7 @@ class Round:
     killed: float
     pauses: Mapping[str, float]
     adds_columns: bool
+    age: float
     chance: random.Random
     person: Person
     kills: Counter[str] = field(default_factory=Counter)
@@ -111,12 +117,11 @@ class Round:
         left, name = str(max(self.end - time.monotonic(), 0.5)), f"{self.seed}w{number}"
         root, warehouse = str(self.folder / "lake"), str(self.folder / "warehouse")
         if kind in SPARK_KINDS:
-            settings = json.dumps(spark_settings(kind, root, self.folder / f"{number}.spark"))
+            settings = json.dumps(spark_settings(kind, root, self.folder / f"{number}.spark", self.age))
             arguments = ["tests.beside.spark_writer", kind, warehouse, str(journal), name, left, settings]
         else:
-            columns = str(self.adds_columns)
-            arguments = [kind, root, warehouse, str(journal), name, left, str(self.pauses.get(kind, 0)), columns]
-            arguments.insert(0, "tests.beside.writer")
+            habits = [str(self.pauses.get(kind, 0)), str(self.adds_columns), str(self.age)]
+            arguments = ["tests.beside.writer", kind, root, warehouse, str(journal), name, left, *habits]
         with self._output(kind, number) as output:
             # A group of its own, so that a kill takes Spark's Java with it.
             process = subprocess.Popen(
@@ -170,7 +175,7 @@ class Round:
             self.start(kind)
 
 
-def spark_settings(kind: str, root: str, folder: Path) -> dict[str, str]:
+def spark_settings(kind: str, root: str, folder: Path, age: float) -> dict[str, str]:
     """Return the settings of a writer's Spark, all of whose own files lie in a folder."""
     from tests.support.plain import plain_settings
     from tests.support.sessions import INTERPRETED, SMALL
@@ -178,8 +183,8 @@ def spark_settings(kind: str, root: str, folder: Path) -> dict[str, str]:
     own = {"spark.master": "local[2]", "spark.driver.memory": "1g", **SMALL, **INTERPRETED}
     if kind == "plain-spark":
         return {**plain_settings(folder), **own}
-    ages = {f"spark.sql.catalog.lake.{name}": value for name, value in SHORT.items()}
-    return {ROOT: root, "spark.sql.warehouse.dir": str(folder), **ages, **own}
+    kept = {f"spark.sql.catalog.lake.{name}": value for name, value in ages(age).items()}
+    return {ROOT: root, "spark.sql.warehouse.dir": str(folder), **kept, **own}
 
 
 def run(
@@ -205,8 +210,10 @@ def run(
     chance = random.Random(seed)
     person = Person(root, warehouse, tables, journal, islice(cycle(DECISIONS), seed % len(DECISIONS), None))
     pauses = dict.fromkeys(KINDS, PAUSE_SECONDS) if spark else PAUSES
-    going = Round(folder, time.monotonic() + seconds, seed, killed, pauses, not spark, chance, person)
-    for kind in kinds or ((*BESIDE_SPARK, *SPARK_KINDS) if spark else KINDS):
+    taking_part = kinds or ((*BESIDE_SPARK, *SPARK_KINDS) if spark else KINDS)
+    age = SPARK_AGE_SECONDS if spark else AGE_SECONDS
+    going = Round(folder, time.monotonic() + seconds, seed, killed, pauses, not spark, age, chance, person)
+    for kind in taking_part:
         going.start(kind)
     try:
         going.watch()
@@ -214,9 +221,26 @@ def run(
         going.kill_all()
     person.look()
     said = read(each for each in going.journals if each.exists())
-    verdict = judge(root, warehouse, (*tables, OWN), said, decided(journal))
+    feeds = feeds_by_spark(folder, warehouse) if {*SPARK_KINDS} & {*taking_part} else None
+    verdict = judge(root, warehouse, (*tables, OWN), said, decided(journal), feeds=feeds)
     verdict.kills, verdict.settled = going.kills, settled(journal)
+    verdict.wrong += too_few(verdict.acknowledged, taking_part, seconds)
+    verdict.wrong += nothing_expired(verdict.expired, seconds, age) if "upkeep" in taking_part else []
     return verdict
+
+
+def feeds_by_spark(folder: Path, warehouse: Path) -> dict[str, Changes]:
+    """Return the change feeds of the tables that have one, as Spark without Lockstep reads them.
+
+    Args:
+        folder: for what Spark says.
+    """
+    output, settings = folder / "feeds", json.dumps(spark_settings("plain-spark", "", folder / "feeds.spark", 0))
+    with (folder / "feeds.output").open("wb") as words:
+        command = [sys.executable, "-m", "tests.beside.spark_feed", str(warehouse), str(output), settings, *TRACKED]
+        subprocess.run(command, check=True, stdout=words, stderr=words)
+    found = json.loads(output.read_text(encoding="utf-8"))
+    return {table: [(id, was, change) for id, was, change in changes] for table, changes in found.items()}
 
 
 def make_tables(root: Path, warehouse: Path, tables: Sequence[str]) -> None:

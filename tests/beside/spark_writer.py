@@ -2,8 +2,8 @@
 
 python -m tests.beside.spark_writer KIND WAREHOUSE JOURNAL SEED SECONDS SETTINGS
 
-    spark        transactions through Lockstep: a row into all tables, one taken back from all, one changed in all, or
-                 OPTIMIZE of all; and `maintain`, which compacts all tables as well
+    spark        transactions through Lockstep: a row into all tables or two of them, one taken back, one changed, or
+                 OPTIMIZE; and `maintain`, which compacts all tables as well
     plain-spark  Delta without Lockstep, by paths: the same of one table
 
 SETTINGS is a JSON object of the settings of the Spark session.
@@ -24,6 +24,9 @@ from tests.beside.journal import OWN, SHARED, STOPPED, TRACKED, Journal, compact
 TABLES = (*SHARED, *TRACKED)
 ROOT = "root"
 """What is among the settings of a session through Lockstep: where the lake is."""
+
+CONFLICTS = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
+"""Some of these is in what Delta says where another commit came before its own."""
 
 CHANGES = ("delete", "update", "merge", "merge anew", "replace where")
 """What is done about a row: all but the first put another in its place."""
@@ -51,22 +54,22 @@ def statement(kind: str, table: str, id: str, taken: str | None) -> str:
     return f"OPTIMIZE {table}"
 
 
-def choose(mine: list[str], chance: random.Random) -> tuple[str, str | None]:
-    """Say what is done next, and about which row of those that this writer has left."""
+def choose(count: int, chance: random.Random) -> tuple[str, int | None]:
+    """Say what is done next, and about which of so many rows that this writer has left."""
     share = chance.random()
     if share < 0.12:
         return "optimize", None
-    if share < 0.6 and mine:
-        return chance.choice(CHANGES), mine.pop(chance.randrange(len(mine)))
+    if share < 0.6 and count:
+        return chance.choice(CHANGES), chance.randrange(count)
     return "insert", None
 
 
 def through_lockstep(
     spark: Any, warehouse: Path, journal: Journal, ids: Iterator[str], chance: random.Random
 ) -> Iterator[None]:
-    """Do the same to all tables in one transaction; now and then look after the lake."""
-    mine: list[str] = []
-    tables = (*TABLES, OWN)
+    """Do the same to several tables in one transaction; now and then look after the lake."""
+    mine: list[tuple[str, list[str]]] = []
+    all_tables = [*TABLES, OWN]
     for id in ids:
         if chance.random() < 0.06:
             journal.begin(id, "maintain", (), adds=False)
@@ -74,13 +77,16 @@ def through_lockstep(
                 _answered(spark, journal, id, ["CALL lake.system.maintain()"])
             yield
             continue
-        kind, taken = choose(mine, chance)
+        kind, which = choose(len(mine), chance)
+        taken, tables = None, all_tables if chance.random() < 0.4 else chance.sample(all_tables, 2)
+        if which is not None:
+            taken, tables = mine.pop(which)
         adds = kind not in ("optimize", "delete")
         journal.begin(id, kind, tables, takes_back=taken, adds=adds)
         statements = [statement(kind, f"lake.default.{table}", id, taken) for table in tables]
-        with compacting(warehouse, TABLES if kind == "optimize" else (), alone=False):
+        with compacting(warehouse, tables if kind == "optimize" else (), alone=False):
             done = _answered(spark, journal, id, ["BEGIN", *statements, "COMMIT"])
-        mine += [id] if adds and done else []
+        mine += [(id, tables)] if adds and done else []
         yield
 
 
@@ -128,7 +134,8 @@ def plainly(spark: Any, warehouse: Path, journal: Journal, ids: Iterator[str], c
             time.sleep(0.1)
             yield
             continue
-        kind, taken = choose(mine[table], chance)
+        kind, which = choose(len(mine[table]), chance)
+        taken = None if which is None else mine[table].pop(which)
         adds = kind not in ("optimize", "delete")
         journal.begin(id, kind, [table], takes_back=taken, adds=adds)
         try:
@@ -137,7 +144,8 @@ def plainly(spark: Any, warehouse: Path, journal: Journal, ids: Iterator[str], c
             journal.end(id, "done")
             mine[table] += [id] if adds else []
         except (PySparkException, Py4JJavaError) as error:  # PySpark leaves Delta's own conflicts to Py4J
-            journal.end(id, "refused" if "DELTA_CONCURRENT" in str(error) else "unknown", error)
+            is_conflict = any(name in str(error) for name in CONFLICTS)
+            journal.end(id, "refused" if is_conflict else "unknown", error)
         yield
 
 

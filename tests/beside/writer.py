@@ -1,13 +1,14 @@
 """One writer, a process of its own, without Spark.
 
-python -m tests.beside.writer KIND ROOT WAREHOUSE JOURNAL SEED SECONDS PAUSE COLUMNS
+python -m tests.beside.writer KIND ROOT WAREHOUSE JOURNAL SEED SECONDS PAUSE COLUMNS AGE
 
     lockstep   a transaction of the core that appends a row to its tables, or puts it in the place of one in all of them
     python     a transaction of `lockstep.open` (`tests.beside.python_writer`)
     upkeep     `lockstep maintain`, with ages of some seconds
     delta-rs   somebody who knows nothing of a lake (`tests.beside.plain_writer`)
 
-COLUMNS says whether they add columns. Those with Spark are `tests.beside.spark_writer`.
+COLUMNS says whether they add columns, AGE for how many seconds upkeep keeps versions. Those with Spark are
+`tests.beside.spark_writer`.
 """
 
 from __future__ import annotations
@@ -35,9 +36,18 @@ from tests.beside.rows import row
 from tests.support.lakes import add, named, remove, stage
 
 TABLES = SHARED
-SHORT = {"retention-age": "1s", "retention-versions": "1", "deletion-grace": "10s"}
-"""What upkeep keeps: hardly more than open transactions need. A transaction whose first statement takes longer than the
-grace, as Spark's may, is refused: nobody else knows yet that it is open."""
+GRACE_SECONDS = 10
+"""How long upkeep waits before it deletes a file that it has marked."""
+
+
+def ages(age: float) -> dict[str, str]:
+    """Return what upkeep keeps: hardly more than open transactions need.
+
+    Args:
+        age: so many seconds a transaction may take, or as many as the grace, if these are more. One that takes longer
+            is refused: what others committed since it began, by which it is judged, has expired.
+    """
+    return {"retention-age": f"{age:g}s", "retention-versions": "1", "deletion-grace": f"{GRACE_SECONDS}s"}
 
 
 def through_core(root: str, journal: Journal, ids: Iterator[str], chance: random.Random) -> Iterator[None]:
@@ -57,7 +67,9 @@ def through_core(root: str, journal: Journal, ids: Iterator[str], chance: random
             for table in TABLES:
                 actions = [add(f"{id}.parquet", size=len(buffer.getvalue()), stats=_statistics(id, was))]
                 if taken is not None:
-                    actions.append(remove(f"{taken[0]}.parquet", size=taken[1]))
+                    # Now: a vacuum by others would take it from under their readers if it had gone long ago.
+                    gone = {"size": taken[1], "deletionTimestamp": int(time.time() * 1000)}
+                    actions.append(remove(f"{taken[0]}.parquet", **gone))
                 stage(catalog, tx, table, *actions, data=buffer.getvalue())
             catalog.commit(tx)
             journal.end(id, "done")
@@ -87,13 +99,13 @@ def _has_own_file(catalog: TransactionalCatalog, tx: Transaction, id: str) -> bo
     return all((f"{id}.parquet", None) in snapshot.files for snapshot in snapshots)
 
 
-def upkeep(root: str, journal: Journal, ids: Iterator[str]) -> Iterator[None]:
+def upkeep(root: str, journal: Journal, ids: Iterator[str], age: float) -> Iterator[None]:
     """Have old versions expire, and what they alone needed go, as fast as that can be."""
     lake = TransactionalCatalog.open(root).lake
     for id in ids:
         journal.begin(id, "maintain", (), adds=False)
         try:
-            maintain(lake, Retention.of(SHORT))
+            maintain(lake, Retention.of(ages(age)))
             journal.end(id, "done")
         except LockstepError as error:
             journal.end(id, "refused", error)
@@ -101,14 +113,14 @@ def upkeep(root: str, journal: Journal, ids: Iterator[str]) -> Iterator[None]:
 
 
 def main(*arguments: str) -> None:
-    kind, root, warehouse, journal, seed, seconds, pause, columns = arguments
+    kind, root, warehouse, journal, seed, seconds, pause, columns, age = arguments
     adds_columns = columns == "True"
     said, chance = Journal(Path(journal), kind), random.Random(seed)
     ids = (f"{seed}-{n}" for n in range(1_000_000))
     kinds: dict[str, Callable[[], Iterator[None]]] = {
         "lockstep": lambda: through_core(root, said, ids, chance),
         "python": lambda: through_python(root, said, ids, chance, adds_columns=adds_columns),
-        "upkeep": lambda: upkeep(root, said, ids),
+        "upkeep": lambda: upkeep(root, said, ids, float(age)),
         "delta-rs": lambda: plainly(Path(warehouse), said, ids, chance, adds_columns=adds_columns),
     }
     end = time.monotonic() + float(seconds)

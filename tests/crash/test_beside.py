@@ -17,8 +17,9 @@ import lockstep
 from lockstep.delta.log import LOG, commit_path
 from lockstep.storage.outside import open_reaching
 from lockstep.tables.opened import OpenLake
+from tests.beside import judging
 from tests.beside.journal import MADE, OWN, SHARED, TRACKED, VECTORS
-from tests.beside.judging import Said, Verdict, judge, read, wrong_feed
+from tests.beside.judging import Said, Verdict, feed_of, judge, lost_files, nothing_expired, read, too_few, wrong_feed
 from tests.beside.page import section
 from tests.beside.person import DECISIONS, WAYS, Decision, Person, Way, decided, settled
 from tests.beside.row_ids import MATERIALIZED, doubled_row_ids, wrong_row_ids
@@ -245,23 +246,74 @@ def test_the_judge_sees_a_feed_that_does_not_add_up(tmp_path: Path) -> None:
     for id in ("a", "b"):
         write_deltalake(folder, row(id), mode="append")
     DeltaTable(folder).delete("id = 'a'")
-    found = DeltaTable(folder)
+    found = feed_of(DeltaTable(folder))
     assert wrong_feed(found, Counter([("b", None)]), "t") == []
     assert len(wrong_feed(found, Counter([("a", None), ("b", None)]), "t")) == 1
     assert len(wrong_feed(found, Counter([("b", "a")]), "t")) == 2
     assert len(wrong_feed(found, Counter(), "t")) == 1
 
 
+def test_a_round_in_which_a_kind_of_writer_did_next_to_nothing_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acknowledged = Counter({"spark": 3, "python": 19})
+    assert not too_few(acknowledged, ["spark", "python", "python"], 119)
+    assert too_few(acknowledged, ["spark", "python", "python"], 120) == [
+        "python had 19 writes acknowledged in 120 seconds, and must have 20"
+    ]
+    assert len(too_few(Counter(), ["spark", "plain-spark", "delta-rs"], 120)) == 3
+    monkeypatch.setitem(judging.LEAST_A_MINUTE, "lockstep", 1_000_000)
+    [wrong] = run(tmp_path, seconds=1, seed=7, killed=0, kinds=["lockstep"]).wrong
+    assert wrong.startswith("lockstep had ")
+    assert wrong.endswith(" in 1 seconds, and must have 16666")
+
+
+def test_a_round_in_which_upkeep_let_nothing_expire_has_failed_if_it_was_long_enough() -> None:
+    assert nothing_expired(0, 121, 60) == ["no version has expired in 121 seconds"]
+    assert not nothing_expired(1, 121, 60)
+    assert not nothing_expired(0, 120, 60)
+    assert nothing_expired(0, 21, 1)
+    assert not nothing_expired(0, 20, 1)  # the grace is longer than the age
+
+
+def test_the_judge_is_told_of_a_file_that_was_deleted_while_somebody_read_it() -> None:
+    why = "SparkException: [FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file file:/x.parquet."
+    said = {
+        "x": Said(["a"], answer="unknown", kind="plain-spark: merge", why=why),
+        "y": Said(["a"], answer="refused", kind="plain-spark: merge", why="[DELTA_CONCURRENT_APPEND]"),
+        "z": Said(["a"]),
+    }
+    assert [line.split(" ")[0] for line in lost_files(said)] == ["x"]
+
+
+def test_only_what_was_done_to_rows_is_an_acknowledged_write() -> None:
+    assert Said(["a"], answer="done", kind="python: append").is_acknowledged
+    assert Said(["a"], "x", adds=False, answer="done", kind="python: delete").is_acknowledged
+    assert Said([], adds=False, answer="done", kind="upkeep: maintain").is_acknowledged
+    assert not Said(["a"], adds=False, answer="done", kind="python: gather").is_acknowledged
+    assert not Said([], adds=False, answer="done", kind="spark: maintain").is_acknowledged
+    for answer in ("refused", "unknown", None):
+        assert not Said(["a"], answer=answer, kind="python: append").is_acknowledged
+
+
 def test_the_page_says_what_all_rounds_came_to() -> None:
     first = Verdict(
         kinds=Counter({("python: append", "done"): 1200, ("python: append", None): 1}),
+        acknowledged=Counter({"python": 1200}),
         kills=Counter({"python": 1}),
         settled=Counter([Decision("both", "command")]),
     )
-    second = Verdict(kinds=Counter({("python: append", "refused"): 2}), kills=Counter({"upkeep": 2}))
+    second = Verdict(
+        kinds=Counter({("python: append", "refused"): 2}),
+        acknowledged=Counter({"upkeep": 1}),
+        expired=1300,
+        kills=Counter({"upkeep": 2}),
+    )
     text = " ".join(section([first, second], 60, "make soak-writers").split())
     assert "2 rounds of 60 seconds each" in text
     assert "1,203 operations were begun, and 3 writers were killed: 1 python, 2 upkeep." in text
+    assert "so many were acknowledged: 1200 python, 1 upkeep; a round" in text
+    assert "fails. 1,300 versions of the lake had expired when the judge came." in text
     assert "set a table aside once, and a person settled it: 1 both by the command." in text
     assert "No collision with a plain writer's commit set a table aside." in section([second], 60, "").replace(
         "\n", " "
