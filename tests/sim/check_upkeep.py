@@ -107,7 +107,10 @@ def left(world: World, disk: Disk, timeline: Timeline, told: Maintained) -> Iter
     logs, head = Logs(disk), timeline.head
     readable = [timeline.at(version) for version in range(head.version + 1) if not head.expired.has(version)]
     tables = {(table.location, table.version) for each in readable for table in each.tables.values()}
-    needed = {path for each in tables for path in _needed(logs, *each)}
+    # A plain writer's commits behind what the lake knows of a dropped table: UNDROP would bring them with it.
+    last = {location: max(version for where, version in tables if where == location) for location, _ in tables}
+    behind = {(each, version) for each in last for version in range(last[each] + 1, logs.newest(each) + 1)}
+    needed = {path for each in tables | behind for path in _needed(logs, *each)}
     for location in sorted({location for location, _ in tables}):
         found = {path for path in disk.under(location) if "/_delta_log/" not in path}
         if unneeded := sorted(found - needed):
