@@ -160,9 +160,9 @@ def check_shared(
             advice = HELD_STILL
         else:
             advice = GONE_AND_DROPPED if database.table_at(first) is None else GONE
-        raise MissingFilesError(
-            f"nothing was deleted: {why}, and that may be a clone which shares files of {location}. {advice}"
-        )
+        if first != location:
+            why = f"{why}, and that may be a clone which shares files of {location}"
+        raise MissingFilesError(f"nothing was deleted: {why}. {advice}")
     if (half := half_told(lost.values()).get(location)) is not None:
         why, table = half
         advice = until_told(lake, table.folder.location, table.log)

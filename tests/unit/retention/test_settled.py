@@ -54,8 +54,10 @@ def test_what_an_export_has_of_a_clone_stays_when_that_is_settled(tmp_path: Path
     why = vacuum(again(catalog).lake, at_once).kept_whole[place]
     assert "was settled, and its log does not say any more what it was, and an export or a transaction has" in why
     assert store.exists(f"{place}/p")
-    with pytest.raises(MissingFilesError, match="Drop that export"):
-        shared_files(again(catalog).lake, place)
+    for name in ("a", "t"):  # of the settled table itself, too, whose files only it has
+        with pytest.raises(MissingFilesError, match="Drop that export") as caught:
+            shared_files(again(catalog).lake, location(again(catalog), name))
+        assert ("may be a clone" in caught.value.message) is (name == "a")
 
     [record] = read_exports(store)
     drop_export(store, record.id)
