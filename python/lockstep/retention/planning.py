@@ -140,8 +140,9 @@ def plan(
     found = _found(lake, by_location, not_ours, scope, is_whole=is_whole)
     surveys = _surveys(lake, database, found, by_location, can_be_read)
     gone = without_log(database, found, by_location)
+    again = partial(pins, lake, own)
     silent, told_of = settle_silent(
-        lake, surveys, by_location.keys(), gone, not_ours=not_ours, can_be_read=can_be_read, wanted=lambda: wanted
+        lake, surveys, by_location.keys(), gone, not_ours=not_ours, can_be_read=can_be_read, wanted=again
     )
     staged = {folder.location: staged_files(lake.storage, folder, lambda _: True) for folder in found.values()}
     silent |= {each: STAGED_UNREAD.format(each) for each, files in staged.items() if files is None}

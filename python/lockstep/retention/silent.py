@@ -6,6 +6,9 @@ of all tables, for as long as those versions stay. But two may need it all the s
 name the lake's files, and an open transaction may have found its files before: then nobody can tell. And whoever has a
 copy of the log may put that back: where the rest of it says that the table shares files of a folder, as a clone does,
 nothing of that folder goes.
+
+Likewise nobody can tell what a settled table needed where its log says by now what another writer committed: no version
+of that can be read in the lake, but an export of one has its own log.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from lockstep.retention.untold import until_told
 from lockstep.retention.versions import Readable
 from lockstep.storage.urls import is_outside
 from lockstep.timeline.database import Database
+from lockstep.timeline.settlements import refusal
 
 NO_LOG = "the log of {} is not there or cannot be read to its end just now"
 STAGED_UNREAD = "what a transaction staged in the log of {} cannot be read"
@@ -33,6 +37,10 @@ GONE_AND_DROPPED = (
 )
 """What can be done of a table whose log is not there."""
 UNKNOWN_USERS = "which exports or open transactions there are cannot be read"
+SETTLED = "{} was settled, and its log does not say any more what it was"
+HELD = "an export or a transaction has database version {}"
+HELD_STILL = "Drop that export (CALL <catalog>.system.exports() lists them), or wait until that transaction has ended"
+"""What can be done where something has a version of a table that was settled since."""
 
 
 def silent_ones(surveys: Iterable[Surveyed], known: Iterable[str]) -> dict[str, str]:
@@ -67,7 +75,8 @@ def settle_silent(
 
     Args:
         gone: the dropped ones whose logs are not there.
-        wanted: who needs which database versions; it is asked only if the beginning of a log is lost.
+        wanted: who needs which database versions; it is asked only if the beginning of a log is lost, or a table was
+            settled, and behind the look at the logs: an export may have read one before it was cut.
 
     Returns:
         Of which of the known nobody can tell and why, and what the timeline says of the others that are gone.
@@ -77,7 +86,9 @@ def settle_silent(
     surveyed = [*surveys]
     silent = silent_ones(surveyed, {*known} - (gone - elsewhere) - named.keys())
     lost = [each for each in surveyed if each.lost is not None and each.folder.location in known]
-    return silent | (_used(lake, lost, wanted(), can_be_read) if lost else {}), named
+    if lost or lake.timeline.head.settled:
+        silent |= _used(lake, lost, wanted(), can_be_read)
+    return silent, named
 
 
 def _used(lake: Lake, lost: Iterable[Surveyed], wanted: Pins, can_be_read: Readable) -> dict[str, str]:
@@ -88,8 +99,10 @@ def _used(lake: Lake, lost: Iterable[Surveyed], wanted: Pins, can_be_read: Reada
     """
     used: dict[str, str] = {}
     held = None if wanted.exports is None or wanted.transactions is None else wanted.exports | wanted.transactions
+    head = lake.timeline.head
     if held is None:
-        return {each.folder.location: f"{each.lacks}, and {UNKNOWN_USERS}" for each in lost}
+        settled = {id_: f"{SETTLED.format(id_)}, and {UNKNOWN_USERS}" for id_ in head.settled}
+        return settled | {each.folder.location: f"{each.lacks}, and {UNKNOWN_USERS}" for each in lost}
     for version in sorted(held):
         if not can_be_read.has(version):
             continue
@@ -97,7 +110,10 @@ def _used(lake: Lake, lost: Iterable[Surveyed], wanted: Pins, can_be_read: Reada
         for each in lost:
             table = database.table_at(each.folder.location)
             if table is not None and each.has_lost(table):
-                used[table.location] = f"{each.lacks}, and an export or a transaction has database version {version}"
+                used[table.location] = f"{each.lacks}, and {HELD.format(version)}"
+        for table in filter(None, map(database.table_by_id, head.settled)):
+            if refusal(head, table) is not None:
+                used[table.location] = f"{SETTLED.format(table.location)}, and {HELD.format(version)}"
     return used
 
 
@@ -140,11 +156,13 @@ def check_shared(
         first, why = next(iter(silent.items()))
         if first in lost:
             advice = until_told(lake, first, lost[first].log)
+        elif why.startswith(SETTLED.format(first)):
+            advice = HELD_STILL
         else:
             advice = GONE_AND_DROPPED if database.table_at(first) is None else GONE
-        raise MissingFilesError(
-            f"nothing was deleted: {why}, and that may be a clone which shares files of {location}. {advice}"
-        )
+        if first != location:
+            why = f"{why}, and that may be a clone which shares files of {location}"
+        raise MissingFilesError(f"nothing was deleted: {why}. {advice}")
     if (half := half_told(lost.values()).get(location)) is not None:
         why, table = half
         advice = until_told(lake, table.folder.location, table.log)

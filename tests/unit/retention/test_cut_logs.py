@@ -25,6 +25,7 @@ from lockstep.retention.needs import Need
 from lockstep.retention.planning import shared_files
 from lockstep.retention.upkeep import vacuum
 from lockstep.timeline.entry import TagDdl
+from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, again, append, create, location, open_catalog, remove, stage, stage_new
 from tests.support.retained import AgedStorage, Ticking
 
@@ -252,6 +253,27 @@ def test_a_version_stays_needed_that_somebody_reads_who_needs_no_log(
         shared_files(again(catalog).lake, location(catalog, "a"))
     end()
     assert shared_files(again(catalog).lake, location(catalog, "a")) == frozenset()
+
+
+def test_who_needs_a_version_is_asked_behind_the_look_at_the_logs(
+    catalog: TransactionalCatalog, clock: Ticking
+) -> None:
+    """An export is begun while upkeep looks, and the log that it has read is cut behind it."""
+    end, record = of_an_export(catalog, clock), catalog.lake.storage.get(record_path("x"))
+    end()
+    replace(catalog, "c", shared(catalog), "x")
+    clock.now += 9 * DAY
+    store = FaultyStorage(catalog.lake.storage)
+
+    def export_and_cut() -> None:
+        assert record is not None
+        store.put(record_path("x"), record)
+        cut(catalog, "c")
+
+    store.interrupt("walk", export_and_cut)
+    swept = vacuum(open_catalog(store, clock=clock).lake, AT_ONCE)
+    assert "an export or a transaction has database version" in swept.kept_whole[location(catalog, "a")]
+    assert data(catalog, "a") == {"o", "p", "q"}
 
 
 def test_a_log_with_a_gap_has_lost_what_no_clean_up_takes(catalog: TransactionalCatalog, clock: Ticking) -> None:
