@@ -33,7 +33,7 @@ def refusing(refusal: Callable[[BaseException], UnsupportedError]) -> Iterator[N
         raise refusal(error) from error
 
 
-def opened(place: str, version: int, options: Mapping[str, str] | None) -> DeltaTable:
+def open_table(place: str, version: int, options: Mapping[str, str] | None) -> DeltaTable:
     """Return a table at a version, so that the files are found that lie elsewhere in its store.
 
     Raises:
@@ -59,7 +59,16 @@ def check_features(table: DeltaTable) -> None:
         DeltaError: it has.
     """
     if not _READ.issuperset(table.protocol().reader_features or ()):
-        table.scan(columns=columns_of(table)[:1], predicate="false")
+        scan_nothing(table)
+
+
+def scan_nothing(table: DeltaTable) -> None:
+    """Have deltalake say whether it reads a table, without reading a file.
+
+    Raises:
+        DeltaError, ArrowException: it does not.
+    """
+    table.scan(columns=columns_of(table)[:1], predicate="false")
 
 
 def columns_of(table: DeltaTable) -> list[str]:

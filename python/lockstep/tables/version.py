@@ -21,7 +21,7 @@ from lockstep.lake.kept_states import told_at
 from lockstep.storage import Storage
 from lockstep.storage.outside import check_reach, options_at
 from lockstep.storage.urls import url_below
-from lockstep.tables.by_deltalake import check_features, columns_of, opened, options_of, refusing
+from lockstep.tables.by_deltalake import check_features, columns_of, open_table, options_of, refusing, scan_nothing
 from lockstep.tables.conform import NO_COLUMN
 from lockstep.tables.layout import RESERVED, layout_of
 from lockstep.tables.lost import reason
@@ -232,7 +232,7 @@ class VersionTable:
             )
         place = self._place()
         with refusing(self._refusal):
-            return opened(place, self.version, options_of(self.uri, self._options))
+            return open_table(place, self.version, options_of(self.uri, self._options))
 
     @takes(columns=Iterable | None)
     def to_arrow(self, columns: Iterable[str] | None = None) -> pa.Table:
@@ -344,7 +344,7 @@ class VersionTable:
         if found:
             try:
                 with refusing(self._refusal):
-                    table.scan(columns=columns_of(table)[:1], predicate="false")  # reads no file
+                    scan_nothing(table)
             except UnsupportedError:
                 return frozenset(columns_of(table))
         return found
