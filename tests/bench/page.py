@@ -12,6 +12,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 MARKS = (
     *(
         "peers",
+        "iceberg",
         "tpch",
         "tpch-1",
         "large",

@@ -2,7 +2,8 @@
 
     python -m tests.bench.side {lockstep | plain} FOLDER SETTINGS
 
-A request is the name of a work, an answer how many milliseconds it took. The two sides are processes of their own, so
+A request is the name of a work, and an answer how many milliseconds it took; `contents` asks what the tables have by
+then, which must be the same on all sides, else they did not do the same. The two sides are processes of their own, so
 nothing of Lockstep's is loaded, cached or hooked where plain Delta is measured.
 """
 
@@ -27,19 +28,31 @@ SMALL = {"select 1": 50, "nothing": 50}
 left to do (garbage, cold caches), which differs from one side to the other."""
 
 
-class Workload:
-    """The same tables and statements on both sides; where plain Delta has no transaction, its statements alone."""
+CONTENTS = "contents"
+"""What asks for the tables' contents."""
 
-    def __init__(self, spark: Any, side: Side) -> None:
+
+class Workload:
+    """The same tables and statements on all sides; here those of plain Delta, which has no transaction around them.
+
+    Attributes:
+        CATALOG, FORMAT: where the tables are, and what they are.
+        NOTHING: two statements that ask Spark for as little as can be.
+    """
+
+    CATALOG = "spark_catalog"
+    FORMAT = "delta"
+    NOTHING = ("SET bench.a = 1", "SET bench.a = 2")
+
+    def __init__(self, spark: Any) -> None:
         self._spark = spark
-        self._is_lockstep = side == "lockstep"
         self._round = 0
-        self._sql(f"USE {'lake' if self._is_lockstep else 'spark_catalog'}")
+        self._sql(f"USE {self.CATALOG}")
         self._sql("CREATE NAMESPACE bench")
         self._sql("USE bench")
         for table in TABLES:
             self._sql(
-                f"CREATE TABLE {table} USING delta AS "
+                f"CREATE TABLE {table} USING {self.FORMAT} AS "
                 f"SELECT id, id % 100 AS part, CAST(id AS STRING) AS text FROM range({ROWS})"
             )
         self.works: dict[str, Callable[[], None]] = {
@@ -55,6 +68,11 @@ class Workload:
             "nothing": self._nothing,
         }
 
+    def contents(self) -> list[list[int]]:
+        """Return of each table how many rows it has, and two sums over them: what all sides must have in common."""
+        query = "SELECT count(*), sum(id), sum(hash(id, part, text)) FROM {}"
+        return [list(self._spark.sql(query.format(table)).head()) for table in TABLES]
+
     def _sql(self, text: str) -> None:
         self._spark.sql(text).collect()
 
@@ -63,11 +81,11 @@ class Workload:
 
         Each has run when `sql` returns. What collects their empty answers is PySpark's alone, and takes longer.
         """
-        for text in ("BEGIN", "ROLLBACK") if self._is_lockstep else ("SET bench.a = 1", "SET bench.a = 2"):
+        for text in self.NOTHING:
             self._spark.sql(text)
 
-    def _inside(self, *statements: str, begin: str = "BEGIN", end: str = "COMMIT") -> None:
-        for text in (begin, *statements, end) if self._is_lockstep else statements:
+    def _inside(self, *statements: str, read_only: bool = False) -> None:
+        for text in statements:
             self._sql(text)
 
     def _transaction(self) -> None:
@@ -93,7 +111,17 @@ class Workload:
 
     def _read_only(self) -> None:
         counts = ("SELECT count(*) FROM updated WHERE part = 7", "SELECT count(*) FROM merged WHERE part = 7")
-        self._inside(*counts, begin="BEGIN READ ONLY")
+        self._inside(*counts, read_only=True)
+
+
+class InTransactions(Workload):
+    """As Lockstep runs it."""
+
+    CATALOG = "lake"
+    NOTHING = ("BEGIN", "ROLLBACK")
+
+    def _inside(self, *statements: str, read_only: bool = False) -> None:
+        super()._inside("BEGIN READ ONLY" if read_only else "BEGIN", *statements, "COMMIT")
 
 
 def start(side: Side, folder: str, settings: dict[str, str]) -> Any:
@@ -113,20 +141,28 @@ def start(side: Side, folder: str, settings: dict[str, str]) -> Any:
     return spark
 
 
-def main(side: Side, folder: str, settings: str) -> None:
-    """Do what is asked for until the input ends."""
-    parent = Parent()
-    work = Workload(start(side, folder, json.loads(settings)), side)
+def serve(parent: Parent, work: Workload, *, is_plain: bool) -> None:
+    """Do what is asked for until the input ends; answer how many milliseconds it took, or what the tables have."""
     parent.say("ready")
     for name in parent.requests():
+        if name == CONTENTS:
+            parent.say(work.contents())
+            continue
         times = SMALL.get(name, 1)
         started = time.perf_counter()
         for _ in range(times):
             work.works[name]()
         spent_ms = (time.perf_counter() - started) * 1000 / times
-        if side == "plain":
+        if is_plain:
             check_plain()
         parent.say(spent_ms)
+
+
+def main(side: Side, folder: str, settings: str) -> None:
+    parent = Parent()
+    spark = start(side, folder, json.loads(settings))
+    is_plain = side == "plain"
+    serve(parent, Workload(spark) if is_plain else InTransactions(spark), is_plain=is_plain)
 
 
 if __name__ == "__main__":

