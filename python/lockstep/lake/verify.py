@@ -2,8 +2,9 @@
 
     unpublished   ratified, and not in the table's log: a writer died between the two; whoever uses the lake next
                   publishes it
-    missing       gone from the table's log, though later versions are there; where no checkpoint makes up for it,
-                  whoever uses the table next publishes it again, if the timeline has it
+    missing       gone from the table's log, though later versions are there, or though a plain Delta writer wrote it;
+                  where no checkpoint makes up for it, whoever uses the table next publishes it again, if the timeline
+                  has it
     different     there, but not what was ratified, or taken in: another Delta writer took the version, the file was
                   changed, or another table lies in the folder
     checksum      the version's checksum (`.crc`) is none, or not what the table's log says: Delta makes no more
@@ -24,7 +25,7 @@ Tables that were dropped are passed over: nothing reads their folders but time t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -131,11 +132,13 @@ def verify(storage: Storage, timeline: Timeline, *, clock: Clock = utc_now) -> R
                 if _has_expired(log, version):
                     expired += 1
                 elif (problem := _problem(storage, log, write.location, version, content)) is not None:
-                    if log.is_empty and entry.version <= timeline.published_through:
-                        problem = "missing"  # it was there, and nobody publishes into a folder that is gone
+                    if not write.commits or (log.is_empty and entry.version <= timeline.published_through):
+                        problem = "missing"  # it was there; nobody has it, or publishes into a folder that is gone
                     path = commit_path(write.location, version)
                     differences.append(Difference(problem, name, version, entry.version, path))
     differences += _replaced(storage, tables.values())
+    known = {difference.path for difference in differences}
+    differences += [each for each in _gone(logs, tables.values(), timeline) if each.path not in known]
     suspects = {difference.table for difference in differences}
     for table in tables.values():
         if table.name not in suspects:
@@ -156,6 +159,18 @@ def _replaced(storage: Storage, tables: Iterable[Table]) -> Iterator[Difference]
         path = commit_path(table.location, table.version)
         if table.digest and (data := storage.get(path)) is not None and digest(data) != table.digest:
             yield Difference("different", table.name, table.version, table.since, path)
+
+
+def _gone(logs: Mapping[str, LogFiles], tables: Iterable[Table], timeline: Timeline) -> Iterator[Difference]:
+    """Yield of each table the first commit that its readers need and that its log has not.
+
+    No entry that is kept may tell of it: a table was adopted with it, or what wrote it has expired.
+    """
+    for table in tables:
+        missing = logs[table.id].missing_for(table.version)
+        if missing is not None and not logs[table.id].covers(missing):
+            number = _ratified_in(timeline, table, missing)
+            yield Difference("missing", table.name, missing, number, commit_path(table.location, missing))
 
 
 def _unreadable(storage: Storage, timeline: Timeline, tags: list[Tag]) -> Iterator[Difference]:
@@ -236,13 +251,18 @@ def _wrong_checksums(storage: Storage, log: LogFiles, table: Table, timeline: Ti
 
 def _ratified_in(timeline: Timeline, table: Table, version: int) -> int:
     """Return the database version that a table version came with; the first that is kept, if that has expired."""
-    writes = (
-        (entry.version, max((write.to_version, *timeline.versions(write, entry.version))))
-        for entry in timeline.kept()
-        for write in entry.writes
-        if write.id == table.id
-    )
-    return next((number for number, last in writes if last >= version), timeline.head.version)
+    return next((number for number, last in _written(timeline, table) if last >= version), timeline.head.version)
+
+
+def _written(timeline: Timeline, table: Table) -> Iterator[tuple[int, int]]:
+    """Yield each kept database version that wrote a table, or took it in, and up to which version of its log."""
+    for entry in timeline.kept():
+        for ddl in entry.tables:
+            if ddl.id == table.id and ddl.version is not None:
+                yield entry.version, ddl.version
+        for write in entry.writes:
+            if write.id == table.id:
+                yield entry.version, max((write.to_version, *timeline.versions(write, entry.version)))
 
 
 def _ratified(storage: Storage, write: TableWrite, versions: Sequence[int]) -> Iterator[tuple[int, bytes | None]]:
