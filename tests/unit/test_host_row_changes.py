@@ -93,3 +93,15 @@ def test_what_was_written_over_in_a_range_is_refused_as_where_a_version_is_read(
     assert one.refused("row_changes", **asked("a", first, first))[0] == "40002"
     one.ok("rollback")
     assert runs(one.ok("row_changes", **asked("a", last, last))) == [[2, 2, last]]
+
+
+def test_nor_are_another_writers_files_listed_as_those_of_a_version(one: Client, store: FaultyStorage) -> None:
+    lake = one.lake()
+    first = append(lake, "a", "x")
+    append(lake, "a", "y")
+    asked_for: dict[str, Any] = {"table": "files", "transaction": None, "filters": [], "cursor": None}
+    [a, _] = one.ok("system_files", **asked_for, at=first)["tables"]
+    assert (a["name"], a["version"]) == ("a", 1)
+    store.put(log_file(lake, "a", 1), render([add("theirs")]))
+    assert one.refused("system_files", **asked_for, at=first)[0] == "40002"
+    assert one.ok("system_files", **asked_for, at=None)["at"] == first + 1
