@@ -113,3 +113,25 @@ def test_a_commit_that_only_the_log_had_is_missing_if_it_is_gone(
         number,
         path,
     )
+
+
+@pytest.mark.parametrize("made", [taken_in, adopted])
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_commit_that_was_taken_in_is_told_from_another_one(
+    made: Callable[[FaultyStorage], tuple[int, int]], tmp_path: Path, goes_on: bool
+) -> None:
+    """Also where the table has gone on since."""
+    store = FaultyStorage(open_reaching(str(tmp_path / "lake"), create=True))
+    version, number = made(store)
+    catalog = again(open_catalog(store))
+    if goes_on:
+        append(catalog, "t", "more")
+    path = commit_path(location(catalog, "t"), version)
+    store.put(path, (store.get(path) or b"") + b"\n")
+    (found,) = verify(store, again(catalog).timeline).differences
+    assert (found.problem, found.table_version, found.database_version, found.path) == (
+        "different",
+        version,
+        number,
+        path,
+    )
