@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from lockstep.catalog import TransactionalCatalog
+from lockstep.delta.actions import render
 from tests.support.client import Client
-from tests.support.lakes import add, append, foreign, named
+from tests.support.faulty import FaultyStorage
+from tests.support.lakes import add, append, foreign, log_file, named
 
 
 def bound(version: int | str, *, inclusive: bool = True) -> dict[str, Any]:
@@ -72,3 +74,34 @@ def test_a_table_that_came_later_had_not_changed(one: Client) -> None:
     sqlstate, _, message = one.refused("row_changes", **asked("a", 0, 0))
     assert (sqlstate, "is not in database version 0" in message) == ("22023", True)
     assert runs(one.ok("row_changes", **asked("a", 0, later)))[-1] == [1, 1, later]
+
+
+def test_what_was_written_over_in_a_range_is_refused_as_where_a_version_is_read(
+    one: Client, store: FaultyStorage
+) -> None:
+    """The log has another writer's rows there, which no database version has."""
+    lake = one.lake()
+    first = append(lake, "a", "x")
+    last = append(lake, "a", "y")
+    lake.lake.upkeep.settle()
+    store.put(log_file(lake, "a", 1), render([add("theirs")]))
+    assert one.refused("resolve", namespace=[], table="a", use="pinned", version=f"@{first}")[0] == "40002"
+    sqlstate, _, message = one.refused("row_changes", **asked("a", first, first))
+    assert (sqlstate, "wrote over version 1" in message) == ("40002", True)
+    assert one.refused("row_changes", **asked("a", 0, last))[0] == "40002", "within it, too"
+    one.begin()
+    assert one.refused("row_changes", **asked("a", first, first))[0] == "40002"
+    one.ok("rollback")
+    assert runs(one.ok("row_changes", **asked("a", last, last))) == [[2, 2, last]]
+
+
+def test_nor_are_another_writers_files_listed_as_those_of_a_version(one: Client, store: FaultyStorage) -> None:
+    lake = one.lake()
+    first = append(lake, "a", "x")
+    append(lake, "a", "y")
+    asked_for: dict[str, Any] = {"table": "files", "transaction": None, "filters": [], "cursor": None}
+    [a, _] = one.ok("system_files", **asked_for, at=first)["tables"]
+    assert (a["name"], a["version"]) == ("a", 1)
+    store.put(log_file(lake, "a", 1), render([add("theirs")]))
+    assert one.refused("system_files", **asked_for, at=first)[0] == "40002"
+    assert one.ok("system_files", **asked_for, at=None)["at"] == first + 1

@@ -9,6 +9,7 @@ import pytest
 
 from lockstep import settings
 from lockstep.conflict.lock_policy import FIRST_COMMITTER_WINS, Resolution
+from lockstep.errors import InvalidError
 from lockstep.retry import RACE, race_backoff
 from lockstep.settings import SETTINGS, Setting
 from lockstep.spark.configuration import conf
@@ -111,6 +112,12 @@ def test_python_reads_settings_by_the_list_alone(path: Path) -> None:
 )
 def test_a_read_past_the_list_is_seen(text: str) -> None:
     assert any(re.search(pattern, text) for pattern in PAST_THE_LIST)
+
+
+@pytest.mark.parametrize("name", ["spark_catalog", "Spark_Catalog", "a b", ""])
+def test_a_lake_has_no_catalog_that_is_none_or_sparks_own(name: str) -> None:
+    with pytest.raises(InvalidError, match="cannot be"):
+        conf(root="/lake", catalog=name, jars=False)
 
 
 def test_what_conf_sets_is_listed() -> None:

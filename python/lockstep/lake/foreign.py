@@ -146,6 +146,15 @@ class Foreign:
         check_reach(self._storage, table.location, f"table {table.name} at ")
         self._overwritten.check_past(table)
 
+    def check_written(self, table: Table, entry: Entry) -> None:
+        """See that what an entry committed to a table is in its log yet; see `Overwritten.check_written`.
+
+        Raises:
+            InvalidError (42501): the lake may not have a table there.
+        """
+        check_reach(self._storage, table.location, f"table {table.name} at ")
+        self._overwritten.check_written(table, entry)
+
     def _compared(self, table: Table, is_recent: bool) -> bool | None:
         check_reach(self._storage, table.location, f"table {table.name} at ")
         if is_recent:

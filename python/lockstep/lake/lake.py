@@ -228,6 +228,15 @@ class Lake:
         """
         self.side_by_side(self._foreign.check_past, tables)
 
+    def check_written(self, table: Table, entries: Sequence[Entry]) -> None:
+        """See that a table's log has what entries committed to it, at the cost of one look at each commit.
+
+        Raises:
+            ForeignCommitError: another table lies in the folder, or a plain writer wrote over one of them.
+            UnavailableError: the store failed.
+        """
+        self.side_by_side(partial(self._foreign.check_written, table), entries)
+
     def accept(self, table: Table, through: int) -> int:
         """Take in what plain Delta writers did to a table that refuses that, since a person says so.
 

@@ -18,7 +18,7 @@ from lockstep.delta.log import commit_path, digest
 from lockstep.delta.publish import content
 from lockstep.errors import CorruptTimelineError, ExpiredError, ForeignCommitError, UnavailableError
 from lockstep.forks import Lock
-from lockstep.lake.known_commits import KnownCommit, known_commits
+from lockstep.lake.known_commits import KnownCommit, known_commits, ours_of
 from lockstep.lake.policy import undecided
 from lockstep.storage import Storage
 from lockstep.timeline.entry import Entry, Name, Table, TableWrite
@@ -88,6 +88,23 @@ class Overwritten:
             self._is_as_it_was(table)
         elif (made := self._made(table)) is not None:
             self._is_there(table, made)
+
+    def check_written(self, table: Table, entry: Entry) -> None:
+        """See that what an entry committed to a table is in its log yet; none is no other.
+
+        Of a plain Delta writer's commits the last one is compared, if the timeline has its digest.
+
+        Raises:
+            ForeignCommitError: another commit is in the place of one.
+            UnavailableError: the store failed.
+        """
+        for write in (write for write in entry.writes if write.id == table.id):
+            if entry.kind != "external":
+                commits = ours_of(entry, write, self._timeline.placements)
+            else:
+                commits = [KnownCommit(write.to_version, entry, digest=write.digest)] if write.digest else []
+            for commit in commits:
+                self._is_there(table, commit)
 
     def check_base(self, entry: Entry, write: TableWrite, version: int) -> None:
         """See that a commit of ours, which is about to be written, would follow what it was ratified behind.

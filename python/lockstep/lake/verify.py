@@ -2,8 +2,9 @@
 
     unpublished   ratified, and not in the table's log: a writer died between the two; whoever uses the lake next
                   publishes it
-    missing       gone from the table's log, though later versions are there; where no checkpoint makes up for it,
-                  whoever uses the table next publishes it again, if the timeline has it
+    missing       gone from the table's log, though later versions are there, or though a plain Delta writer wrote it;
+                  where no checkpoint makes up for it, whoever uses the table next publishes it again, if the timeline
+                  has it
     different     there, but not what was ratified, or taken in: another Delta writer took the version, the file was
                   changed, or another table lies in the folder
     checksum      the version's checksum (`.crc`) is none, or not what the table's log says: Delta makes no more
@@ -24,7 +25,7 @@ Tables that were dropped are passed over: nothing reads their folders but time t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -41,7 +42,7 @@ from lockstep.timeline.checkpoint import read_state
 from lockstep.timeline.checkpoint import versions as checkpoint_versions
 from lockstep.timeline.clock import Clock, utc_now
 from lockstep.timeline.database import Database
-from lockstep.timeline.entry import Name, Table, TableWrite, Tag
+from lockstep.timeline.entry import Entry, Name, Table, TableWrite, Tag
 from lockstep.timeline.log import Timeline
 from lockstep.timeline.manifest import manifest_path, read_manifest
 from lockstep.timeline.parts import UnusableError
@@ -126,16 +127,20 @@ def verify(storage: Storage, timeline: Timeline, *, clock: Clock = utc_now) -> R
             if write.id not in tables:
                 continue
             log, name = logs[write.id], tables[write.id].name
-            for version, content in _ratified(storage, write, timeline.versions(write, entry.version)):
+            for version, known in _ratified(storage, write, timeline.versions(write, entry.version)):
                 versions += 1
                 if _has_expired(log, version):
                     expired += 1
-                elif (problem := _problem(storage, log, write.location, version, content)) is not None:
-                    if log.is_empty and entry.version <= timeline.published_through:
-                        problem = "missing"  # it was there, and nobody publishes into a folder that is gone
+                elif (problem := _problem(storage, log, write.location, version, known)) is not None:
+                    is_lost = not write.commits or (log.is_empty and entry.version <= timeline.published_through)
+                    if problem == "unpublished" and is_lost:
+                        problem = "missing"  # it was there; nobody has it, or publishes into a folder that is gone
                     path = commit_path(write.location, version)
                     differences.append(Difference(problem, name, version, entry.version, path))
-    differences += _replaced(storage, tables.values())
+        differences += _replaced(storage, entry, tables, logs)
+    found = {difference.path for difference in differences}
+    of_heads = (*_written_over(storage, tables.values()), *_gone(logs, tables.values(), timeline))
+    differences += [each for each in of_heads if each.path not in found]
     suspects = {difference.table for difference in differences}
     for table in tables.values():
         if table.name not in suspects:
@@ -150,12 +155,36 @@ def out_of_reach(table: Table, version: int, needed_by: str = "") -> Difference:
     return Difference("out of reach", table.name, table.version, version, table.location, needed_by)
 
 
-def _replaced(storage: Storage, tables: Iterable[Table]) -> Iterator[Difference]:
-    """Yield each newest commit of a plain Delta writer that is not the one which was taken in."""
+def _replaced(
+    storage: Storage, entry: Entry, tables: Mapping[str, Table], logs: Mapping[str, LogFiles]
+) -> Iterator[Difference]:
+    """Yield each table of which another lies in the folder than that which an entry took in."""
+    for ddl in entry.tables:
+        if ddl.id in tables and ddl.digest and ddl.version in logs[ddl.id].commits:
+            table = tables[ddl.id]
+            if _problem(storage, logs[ddl.id], table.location, ddl.version, ddl.digest) is not None:
+                path = commit_path(table.location, ddl.version)
+                yield Difference("different", table.name, ddl.version, entry.version, path)
+
+
+def _written_over(storage: Storage, tables: Iterable[Table]) -> Iterator[Difference]:
+    """Yield each newest commit of a plain Delta writer that is not the one which was taken in, however long ago."""
     for table in tables:
         path = commit_path(table.location, table.version)
         if table.digest and (data := storage.get(path)) is not None and digest(data) != table.digest:
             yield Difference("different", table.name, table.version, table.since, path)
+
+
+def _gone(logs: Mapping[str, LogFiles], tables: Iterable[Table], timeline: Timeline) -> Iterator[Difference]:
+    """Yield of each table the first commit that its readers need and that its log has not.
+
+    No entry that is kept may tell of it: a table was adopted with it, or what wrote it has expired.
+    """
+    for table in tables:
+        missing = logs[table.id].missing_for(table.version)
+        if missing is not None and not logs[table.id].covers(missing):
+            number = _ratified_in(timeline, table, missing)
+            yield Difference("missing", table.name, missing, number, commit_path(table.location, missing))
 
 
 def _unreadable(storage: Storage, timeline: Timeline, tags: list[Tag]) -> Iterator[Difference]:
@@ -236,32 +265,41 @@ def _wrong_checksums(storage: Storage, log: LogFiles, table: Table, timeline: Ti
 
 def _ratified_in(timeline: Timeline, table: Table, version: int) -> int:
     """Return the database version that a table version came with; the first that is kept, if that has expired."""
-    writes = (
-        (entry.version, max((write.to_version, *timeline.versions(write, entry.version))))
-        for entry in timeline.kept()
-        for write in entry.writes
-        if write.id == table.id
-    )
-    return next((number for number, last in writes if last >= version), timeline.head.version)
+    return next((number for number, last in _written(timeline, table) if last >= version), timeline.head.version)
 
 
-def _ratified(storage: Storage, write: TableWrite, versions: Sequence[int]) -> Iterator[tuple[int, bytes | None]]:
-    """Yield each table version of a write with its file; None where only its presence can be checked.
+def _written(timeline: Timeline, table: Table) -> Iterator[tuple[int, int]]:
+    """Yield each kept database version that wrote a table, or took it in, and up to which version of its log."""
+    for entry in timeline.kept():
+        for ddl in entry.tables:
+            if ddl.id == table.id and ddl.version is not None:
+                yield entry.version, ddl.version
+        for write in entry.writes:
+            if write.id == table.id:
+                yield entry.version, max((write.to_version, *timeline.versions(write, entry.version)))
 
-    That is so for foreign commits, which the timeline notes and does not hold, and for what `contents` cannot tell.
+
+def _ratified(storage: Storage, write: TableWrite, versions: Sequence[int]) -> Iterator[tuple[int, bytes | str]]:
+    """Yield each table version of a write with its file, or the digest of that; an empty one if neither is known.
+
+    So it is of foreign commits but the last, which the timeline notes and does not hold, of a last one that is large,
+    and of what `contents` cannot tell.
     """
     if not write.commits:
         for version in range(write.from_version + 1, write.to_version + 1):
-            yield version, None
+            yield version, write.digest if version == write.to_version else ""
         return
-    yield from zip(versions, contents(storage, write, versions), strict=True)
+    for version, data in zip(versions, contents(storage, write, versions), strict=True):
+        yield version, data or ""
 
 
 def _problem(
-    storage: Storage, log: LogFiles, location: str, version: int, content: bytes | None
+    storage: Storage, log: LogFiles, location: str, version: int, known: bytes | str
 ) -> Literal["unpublished", "missing", "different"] | None:
     if version not in log.commits:
         return "missing" if any(commit > version for commit in log.commits) else "unpublished"
-    if content is not None and storage.get(commit_path(location, version)) != content:
-        return "different"
-    return None
+    if not known:
+        return None
+    data = storage.get(commit_path(location, version))
+    is_known = data is not None and (digest(data) if isinstance(known, str) else data) == known
+    return None if is_known else "different"

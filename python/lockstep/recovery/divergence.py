@@ -14,6 +14,7 @@ from lockstep.delta.publish import contents
 from lockstep.errors import ForeignCommitError, InvalidError, ReadOnlyError, UndefinedError
 from lockstep.lake.known_commits import KnownCommit, ours_of
 from lockstep.lake.lake import Lake
+from lockstep.lake.policy import undecided
 from lockstep.timeline.entry import NEW, Entry, Name, Table, TableWrite
 
 NOT_DIVERGED = "55000"
@@ -72,9 +73,21 @@ def divergence(lake: Lake, name: Name) -> Divergence:
         lake.caught_up(lambda database: [t for t in (database.table_by_id(found.id),) if t is not None], for_write=True)
     except ForeignCommitError as error:
         return _divergence(lake, lake.timeline.head.table_by_id(found.id) or found, error)
+    # Who uses a table looks at its newest commit alone.
+    table = lake.timeline.head.table_by_id(found.id) or found
+    older = _divergence(lake, table, _below_the_newest(table.name))
+    if older.common < table.version:
+        return older
     raise InvalidError(
         f"table {name} has not diverged: its log and the timeline say the same, and there is nothing to settle",
         sqlstate=NOT_DIVERGED,
+    )
+
+
+def _below_the_newest(name: Name) -> ForeignCommitError:
+    return ForeignCommitError(
+        f"table {name}: its log has other commits than the timeline, below the newest one: a plain Delta writer wrote "
+        f"over them. Nothing was changed. {undecided(name)}"
     )
 
 

@@ -1,11 +1,12 @@
-"""Which commits of a table lie between two database versions: the timeline says, and no log is read.
+"""Which commits of a table lie between two database versions: the timeline says.
 
-The rows that they changed are in the table's log and files, and Delta's to read.
+The rows that they changed are in the table's log and files, and Delta's to read. Whether the log has these commits yet,
+and no other's in their place, whoever asks may look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -13,6 +14,9 @@ from lockstep.errors import ExpiredError, ForeignCommitError, InvalidError
 from lockstep.timeline.entry import Entry
 from lockstep.timeline.known import Known
 from lockstep.timeline.settlements import settles
+
+AT_ONCE = 64
+"""So many commits are compared with the log at a time."""
 
 _BEFORE = timedelta(microseconds=1)
 
@@ -90,10 +94,19 @@ def range_of_times(
     return VersionRange(after, max(after, through))
 
 
-def commits_between(timeline: Known, id: str, versions: VersionRange) -> list[TableCommits]:
+def commits_between(
+    timeline: Known,
+    id: str,
+    versions: VersionRange,
+    check: Callable[[Sequence[Entry]], object] = lambda _: None,
+) -> list[TableCommits]:
     """Return what a range of database versions committed to one table, in the order of its log.
 
     They follow one another without a gap, so what changed is the difference of the table at the two ends.
+
+    Args:
+        check: raises if the table's log has another commit in the place of one that an entry made; it is given some
+            entries at a time.
 
     Raises:
         ForeignCommitError: the table was settled within the range: the log has another side's rows there, too.
@@ -104,6 +117,7 @@ def commits_between(timeline: Known, id: str, versions: VersionRange) -> list[Ta
     if versions.after < versions.through and versions.after + 1 < kept:
         raise ExpiredError(f"what database versions before {kept} changed is not known any more, for they have expired")
     runs: list[TableCommits] = []
+    unread: list[Entry] = []
     for entry in timeline.scan(versions.after, versions.through):
         if settles(entry, id):
             raise ForeignCommitError(
@@ -111,8 +125,15 @@ def commits_between(timeline: Known, id: str, versions: VersionRange) -> list[Ta
                 "its log has what another Delta writer committed there, and what took that back. Ask for versions from "
                 f"{entry.version + 1} on"
             )
-        made = _made(timeline, entry, id)
-        runs += (TableCommits(each[0], each[-1], entry.version, entry.committed_at) for each in made)
+        made = [
+            TableCommits(each[0], each[-1], entry.version, entry.committed_at) for each in _made(timeline, entry, id)
+        ]
+        runs += made
+        unread += [entry] if made else []
+        if len(unread) >= AT_ONCE:
+            check(unread)
+            unread = []
+    check(unread)
     return runs
 
 

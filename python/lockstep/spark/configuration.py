@@ -98,6 +98,11 @@ def conf(
     """
     if not catalog.isidentifier():
         raise InvalidError(f"{catalog!r} cannot be a catalog's name: use letters, digits and _")
+    if f"{PREFIX_OF_CATALOG}{catalog.lower()}" == SPARK_CATALOG.name:
+        raise InvalidError(
+            f"{catalog!r} cannot be the lake's catalog, for it is Spark's own, which Delta needs. Choose another name; "
+            "`USE <catalog>` makes names without a catalog the lake's"
+        )
     if arbiter:
         address_of(arbiter)  # one with a password in it must not become a setting
     settings = {

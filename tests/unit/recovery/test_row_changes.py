@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.errors import ExpiredError, InvalidError
+from lockstep.delta.actions import render
+from lockstep.errors import ExpiredError, ForeignCommitError, InvalidError
 from lockstep.recovery.diff import diff
 from lockstep.recovery.row_changes import VersionRange, commits_between, range_of_times, range_of_versions
 from lockstep.recovery.tags import new_tag
@@ -122,6 +124,32 @@ def test_a_commit_that_was_moved_brings_with_it_what_it_is_behind(
             told = [version for run in found for version in range(run.first, run.last + 1)]
             assert told == [*range(ends[0] + 1, ends[1] + 1)], (low, high)
             assert {run.version for run in found} <= {mine}
+
+
+@pytest.mark.parametrize("written_over", range(5))
+def test_a_log_that_has_another_commit_than_a_version_made_does_not_say_what_that_changed(
+    catalog: TransactionalCatalog, store: FaultyStorage, written_over: int
+) -> None:
+    """Be it moved, or a plain writer's; but of what ours was moved behind nobody knows what it was."""
+    moved_commit(catalog, store, "f")  # behind version 1, at 2
+    append(catalog, "a", "y")
+    foreign(catalog, "a", 4, add("z"))
+    last = catalog.database([named("a")])
+    lake, table = catalog.lake, last.tables[named("a")]
+    lake.upkeep.settle()
+
+    def changed() -> list[int]:
+        versions = VersionRange(0, last.version)
+        found = commits_between(lake.timeline, table.id, versions, partial(lake.check_written, table))
+        return [version for run in found for version in range(run.first, run.last + 1)]
+
+    assert changed() == [0, 1, 2, 3, 4]
+    store.put(log_file(catalog, "a", written_over), render([add("theirs")]))
+    if written_over == 1:
+        assert changed() == [0, 1, 2, 3, 4]
+    else:
+        with pytest.raises(ForeignCommitError, match=f"version {written_over}"):
+            changed()
 
 
 def test_a_diff_says_that_nobody_counted_what_plain_writers_did(

@@ -14,6 +14,7 @@ from lockstep.delta.log import commit_path
 from lockstep.delta.snapshot import read_snapshot
 from lockstep.errors import InvalidError
 from lockstep.lake.policy import PROPERTY
+from lockstep.lake.verify import verify
 from lockstep.recovery.choices import choices
 from lockstep.recovery.divergence import divergence
 from lockstep.recovery.settle import Side
@@ -23,6 +24,7 @@ from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
     PROTOCOL,
     add,
+    again,
     append,
     create,
     files,
@@ -63,6 +65,30 @@ def test_an_equal_version_hides_no_older_one_that_differs(store: FaultyStorage, 
     assert (ours.counts.files_added, theirs.counts.files_added) == (2, 2)
     settled(catalog, keep)
     assert files(catalog, "t") == {"p", "ours2"} | {f"{keep}1", f"{keep}3"}
+
+
+@pytest.mark.parametrize("keep", ["ours", "theirs", "both"])
+def test_what_was_written_over_below_the_newest_commit_is_settled_though_the_table_can_be_used(
+    store: FaultyStorage, keep: Side
+) -> None:
+    """Whoever uses the table compares the newest commit alone, and `verify` each: who settles it looks as closely."""
+    catalog = open_catalog(store)
+    create(catalog, "t", "u", files=["p"])
+    for version in (1, 2, 3):
+        append(catalog, "t", f"ours{version}")
+    catalog.lake.upkeep.settle()
+    put_foreign(catalog, 2, add("theirs2"))
+    assert files(catalog, "t") == {"p", "ours1", "theirs2", "ours3"}
+    assert [each.problem for each in verify(store, catalog.timeline).differences] == ["different"]
+    found = divergence(catalog.lake, named("t"))
+    assert (found.common, found.same, found.newest) == (1, frozenset({3}), 3)
+    assert "below the newest one" in found.why.message
+    settled(catalog, keep)
+    of_both = {"ours2", "theirs2"}
+    assert files(catalog, "t") == {"p", "ours1", "ours3"} | (of_both if keep == "both" else {f"{keep}2"})
+    assert verify(store, again(catalog).timeline).differences == ()
+    with pytest.raises(InvalidError, match="has not diverged"):
+        settled(catalog, keep)
 
 
 def test_what_a_plain_writer_wrote_over_another_ones_commit_is_found_below_an_equal_one(store: FaultyStorage) -> None:

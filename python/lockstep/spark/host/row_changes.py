@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET
@@ -67,7 +68,8 @@ class RowChangeRequests(Requests):
         house.catalog.lake.publisher.refuse_aside(table)
         if tx is not None:
             self._note(tx, table, is_open=_is_open(request.end, snapshot))
-        commits = [] if versions is None else commits_between(house.catalog.timeline, table.id, versions)
+        check = partial(house.catalog.lake.check_written, table)
+        commits = [] if versions is None else commits_between(house.catalog.timeline, table.id, versions, check)
         return protocol.ChangesFound(
             uri=house.uris.head(table.location),
             name=[*table.name.namespace, table.name.table],

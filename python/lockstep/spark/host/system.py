@@ -166,6 +166,7 @@ class SystemRequests(Requests):
             uri = house.uris.own(table.location, tx.id, table.version, tx.epoch)
             session.used_tables.add((uri, table.name))
         elif house.catalog.timeline.head.table_by_id(table.id) != table:
+            house.catalog.lake.check_past([table])
             uri = past_uri(house, table)
         return protocol.FilesOf(
             namespace=".".join(table.name.namespace),
