@@ -190,7 +190,10 @@ def test_a_root_with_a_key_in_it_is_refused_without_the_key(url: str) -> None:
     ("url", "said"),
     [
         ("abfss://c@a.dfs.core.windows.net/lake?sv=2022-11-02&SIG=planted", "has a signature behind its path"),
+        ("abfss://c@a.dfs.core.windows.net?sv=2022-11-02&sig=planted", "has a signature behind its path"),
         ("s3://b/lake?X-Amz-Signature=planted", "has a signature behind its path"),
+        ("s3://b?X-Amz-Credential=A/1/eu/s3&X-Amz-Security-Token=planted", "has a signature behind its path"),
+        ("gs://b/lake?GoogleAccessId=a&Expires=1&Signature=planted", "has a signature behind its path"),
         ("https://a.blob.core.windows.net/c/lake?sv=2022-11-02&sig=planted", "no store for 'https://a.blob"),
         ("https://ada:planted@host/lake", "no store for 'https://…@host/lake'"),
         ("viewfs://planted@host/lake", "no store for 'viewfs://…@host/lake'"),
