@@ -34,6 +34,10 @@ _FOLDER = "hdi_isfolder"
 _RETRIES: Any = {"max_retries": 5, "retry_timeout": timedelta(seconds=30)}
 """Of what may be repeated, inside one call. obstore's own bound is three minutes, too long for a session that waits."""
 
+_PATIENT = {"timeout": "1day", "read_timeout": "30s"}
+"""Of the same, where nobody says a timeout: what goes on coming is waited for, as of a large object, or of one that is
+copied to somewhere slow. The client's own bound, half a minute, is for a request with all of its answer."""
+
 _ONCE: Any = {"max_retries": 0}
 """Of conditional writes: what the last of several requests was told says nothing about those before it."""
 
@@ -343,7 +347,9 @@ def open_object(url: str, place: Place, settings: Obstore) -> ObjectStorage:
     try:
         client: Any = {"root_certificate": Path(settings.certificate).read_bytes()} if settings.certificate else None
         provider = _provider(settings.profile) if settings.profile else None
-        store, once = (_store(place, settings.config, client, retries, provider) for retries in (_RETRIES, _ONCE))
+        patient = settings.config if "timeout" in settings.config else {**_PATIENT, **settings.config}
+        store = _store(place, patient, client, _RETRIES, provider)
+        once = _store(place, settings.config, client, _ONCE, provider)
     except OSError as error:
         raise InvalidError(f"cannot read ca_certificate {settings.certificate}: {error.strerror}") from error
     except BaseError as error:  # it is no cause of ours: it has the values, and a key may stand where it should not
