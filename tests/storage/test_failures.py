@@ -90,6 +90,8 @@ TABLE = [
     ("NotSupportedError", "Operation not supported", Meaning.REFUSED),
     ("JoinError", "something new", Meaning.UNKNOWN),
     ("OSError", "", Meaning.UNKNOWN),
+    ("PanicError", "called `Result::unwrap()` on an `Err` value: InvalidHeaderValue", Meaning.REFUSED),
+    ("PanicError", "Unable to build Tokio runtime: Too many open files", Meaning.BROKEN),
 ]  # fmt: skip
 
 
@@ -105,7 +107,7 @@ def test_what_says_that_a_store_has_no_conditional_writes() -> None:
 
 def test_only_an_answer_or_no_connection_says_that_nothing_was_done() -> None:
     """And whatever is final is an answer."""
-    assert {each for each in Meaning if each.may_be_done} == {Meaning.BUSY, Meaning.UNKNOWN}
+    assert {each for each in Meaning if each.may_be_done} == {Meaning.BUSY, Meaning.UNKNOWN, Meaning.BROKEN}
     assert {each for each in Meaning if each.is_passing} == {
         Meaning.THROTTLED,
         Meaning.UNREACHED,

@@ -53,7 +53,7 @@ def test_each_attribute_of_a_store_is_handed_on_by_what_is_around_it() -> None:
     methods = {name for name in public if callable(getattr(Storage, name))}
     for name in public - methods:
         assert getattr(outer, name) == getattr(inner, name), name
-    assert methods - vars(OutsideStorage).keys() == {"put_once"}, "which is made of put_if_absent"
+    assert methods - vars(OutsideStorage).keys() == {"put_durably", "put_once"}, "which are made of others"
 
 
 def test_the_stores_are_known_and_one_of_them_is_around_others() -> None:

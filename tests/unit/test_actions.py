@@ -64,12 +64,18 @@ def test_parse_allows_empty_lines_carriage_returns_and_null_members() -> None:
         pytest.param('{"add":{},"remove":{}}', id="two actions"),
         pytest.param('{"add":1}', id="an action that is no object"),
         pytest.param('{"add":{"stats":NaN}}', id="not JSON"),
+        pytest.param('{"add":{}}', id="a file without a path"),
+        pytest.param('{"remove":{"path":5}}', id="a file whose path is a number"),
+        pytest.param('{"cdc":{"path":null}}', id="a file whose path is null"),
+        pytest.param('{"txn":{"version":1}}', id="an application without an id"),
+        pytest.param('{"domainMetadata":{"configuration":"{}"}}', id="a domain without a name"),
+        pytest.param('{"add":{"path":"a","stats":5}}', id="statistics that are no text"),
         pytest.param('{"add":{"path":"\ud800"}}', id="not UTF-8"),
     ],
 )
 def test_parse_names_the_malformed_line(line: str) -> None:
     with pytest.raises(InvalidError, match="line 2 "):
-        parse('{"txn":{}}\n' + line)
+        parse('{"commitInfo":{}}\n' + line)
 
 
 # --- keys ---

@@ -124,6 +124,32 @@ def test_a_link_leads_nobody_out_of_the_root(tmp_path: Path) -> None:
     assert sorted(each.name for each in outside.iterdir()) == ["secret"]
 
 
+@pytest.mark.parametrize("which", ["t", "t/_delta_log"])
+def test_a_folder_that_becomes_a_link_later_leads_nobody_out_either(which: str, tmp_path: Path) -> None:
+    """Whoever may write the root may replace what a process, which runs for long, has looked at already."""
+    outside = tmp_path / "outside"
+    (outside / "_delta_log").mkdir(parents=True)
+    (outside / "_delta_log" / "a").write_bytes(b"secret")
+    (outside / "a").write_bytes(b"secret")
+    store = open_storage(str(tmp_path / "root"), create=True)
+    store.put("t/_delta_log/a", b"ours")
+    assert store.get("t/_delta_log/a") == b"ours"
+    (tmp_path / "root" / which).rename(tmp_path / "was")
+    (tmp_path / "root" / which).symlink_to(outside)
+    for act in (
+        lambda: store.get("t/_delta_log/a"),
+        lambda: store.put("t/_delta_log/b", b""),
+        lambda: store.put_if_absent("t/_delta_log/b", b""),
+        lambda: store.list("t/_delta_log"),
+        lambda: store.delete("t/_delta_log/a"),
+    ):
+        with pytest.raises(InvalidError, match="leads out of"):
+            act()
+    (tmp_path / "root" / which).unlink()
+    (tmp_path / "was").rename(tmp_path / "root" / which)
+    assert store.get("t/_delta_log/a") == b"ours"
+
+
 def test_a_root_that_is_a_link_and_links_inside_of_it_are_fine(tmp_path: Path) -> None:
     (tmp_path / "real" / "t").mkdir(parents=True)
     (tmp_path / "root").symlink_to(tmp_path / "real")
@@ -190,7 +216,10 @@ def test_a_root_with_a_key_in_it_is_refused_without_the_key(url: str) -> None:
     ("url", "said"),
     [
         ("abfss://c@a.dfs.core.windows.net/lake?sv=2022-11-02&SIG=planted", "has a signature behind its path"),
+        ("abfss://c@a.dfs.core.windows.net?sv=2022-11-02&sig=planted", "has a signature behind its path"),
         ("s3://b/lake?X-Amz-Signature=planted", "has a signature behind its path"),
+        ("s3://b?X-Amz-Credential=A/1/eu/s3&X-Amz-Security-Token=planted", "has a signature behind its path"),
+        ("gs://b/lake?GoogleAccessId=a&Expires=1&Signature=planted", "has a signature behind its path"),
         ("https://a.blob.core.windows.net/c/lake?sv=2022-11-02&sig=planted", "no store for 'https://a.blob"),
         ("https://ada:planted@host/lake", "no store for 'https://…@host/lake'"),
         ("viewfs://planted@host/lake", "no store for 'viewfs://…@host/lake'"),

@@ -477,3 +477,23 @@ def test_a_commit_of_ours_that_wins_the_timeline_is_not_taken_for_a_plain_writer
     store.interrupt("put_if_absent", lambda: append(other, "a", "ours"), path=entry_path(2))
     assert files(catalog, "a") == {"p", "theirs", "ours"}
     assert [entry.kind for entry in catalog.timeline.entries(1)] == ["external", "transaction"]
+
+
+@pytest.mark.parametrize(
+    "line", ['{"add":{}}', '{"txn":{"version":1}}', '{"remove":{"path":5}}', '{"domainMetadata":{}}']
+)
+def test_a_commit_of_which_nobody_can_tell_what_it_is_about_is_not_taken_in(
+    catalog: TransactionalCatalog, store: FaultyStorage, line: str
+) -> None:
+    """Of such an entry no later commit could say whether it conflicts with it; other tables go on."""
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("mine"))
+    path = log_file(catalog, "a", 1)
+    store.inner.put(path, f"{line}\n".encode())
+    with pytest.raises(CorruptTimelineError, match=f"{path}: line 1 of the Delta commit is an action"):
+        catalog.commit(tx)
+    assert tx.state == "INFLIGHT"
+    append(catalog, "b", "q")
+    store.inner.delete(path)
+    catalog.commit(tx)
+    assert files(catalog, "a") == {"p", "mine"}

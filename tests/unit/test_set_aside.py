@@ -15,6 +15,8 @@ from lockstep.errors import ForeignCommitError, UnavailableError
 from lockstep.lake import publisher
 from lockstep.lake.policy import PROPERTY
 from lockstep.storage import open_storage
+from lockstep.timeline.hint import HINT
+from tests.support.adopting import adopted, written_log
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
     add,
@@ -70,6 +72,31 @@ def unpublished(catalog: TransactionalCatalog, store: FaultyStorage, version: in
 
 
 # --- for whom, and for how long ---------------------------------------------------------------------------------------
+
+
+def test_a_table_that_no_store_reaches_keeps_nobody_from_the_others(tmp_path: Path) -> None:
+    """Its folder was moved, and a link made to it; or it lies in a location that is not there on this machine."""
+    root, raw = tmp_path / "lake", tmp_path / "raw"
+    raw.mkdir()
+    catalog = TransactionalCatalog.open(str(root), create=True, locations={str(raw): {}})
+    create(catalog, "a", "b", files=["p"])
+    adopted(catalog, "c", written_log(raw / "c", add("p")))
+    for name in "ac":
+        append(catalog, name, "q")
+    catalog.lake.upkeep.settle()
+    (root / HINT).unlink()  # as one does not say yet what was published just before, or cannot, for another table
+    (root / location(catalog, "a")).rename(tmp_path / "moved")
+    (root / location(catalog, "a")).symlink_to(tmp_path / "moved")
+    raw.rename(tmp_path / "unmounted")
+    late = TransactionalCatalog.open(str(root), locations={str(raw): {}})
+    head = late.lake.refresh()
+    tables = {head.tables[named(name)].id: name for name in "abc"}
+    assert {tables[id]: error.sqlstate for id, error in head.set_aside.items()} == {"a": "22023", "c": "22023"}
+    append(late, "b", "q")
+    assert files(late, "b") == {"p", "q"}
+    (tmp_path / "unmounted").rename(raw)
+    assert files(late, "c") == {"p", "q"}
+    assert [*late.lake.refresh().set_aside] == [id for id, name in tables.items() if name == "a"]
 
 
 def test_who_is_late_to_fail_sets_no_table_aside_that_another_thread_has_published(

@@ -3,7 +3,8 @@
     lake_root (the table's key), lake, first, last, digest, data
 
 The table's key is one attribute, the text `lake_root`. A table with replicas in other regions whose writes do not wait
-for each other (a global table that is not strongly consistent) lets two regions win, and is refused.
+for each other (a global table that is not strongly consistent) lets two regions win, and is refused. That a table is a
+global one of the legacy version DescribeTable does not say, and nobody here asks for a permission to look further.
 """
 
 from __future__ import annotations

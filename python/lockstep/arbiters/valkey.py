@@ -234,7 +234,7 @@ def _client(address: Address, connected: Callable[[Any], None]) -> Redis:
         ) from error
     more: dict[str, Any] = {"redis_connect_func": connected}  # of which redis says that it takes no argument
     if address.is_encrypted:
-        more["ssl"] = True
+        more |= {"ssl": True, "ssl_check_hostname": True}  # which releases of redis before 6 do not do by themselves
     return Redis(
         host=address.host,
         port=address.port,

@@ -24,6 +24,9 @@ ROW_TRACKING = "delta.rowTracking"
 CLUSTERING = "delta.clustering"
 """The metadata domain that says which columns a table is clustered by."""
 
+_KEYS = {"add": "path", "remove": "path", "cdc": "path", "txn": "appId", "domainMetadata": "domain"}
+"""The field that says what an action is about; whoever compares commits goes by it."""
+
 _decode = msgspec.json.Decoder(dict[str, Any | None]).decode
 
 
@@ -49,6 +52,11 @@ def _parse_line(line: bytes, number: int) -> Action:
     action = {kind: body for kind, body in members.items() if body is not None}
     if len(action) != 1 or not isinstance(next(iter(action.values())), dict):
         raise InvalidError(f"line {number} of the Delta commit is not one action but has the keys {sorted(members)}")
+    [(kind, body)] = action.items()
+    if (key := _KEYS.get(kind)) is not None and not isinstance(body.get(key), str):
+        raise InvalidError(f"line {number} of the Delta commit is an action {kind} whose {key} is no text")
+    if not isinstance(body.get("stats") or "", str):
+        raise InvalidError(f"line {number} of the Delta commit is an action {kind} whose stats are no text")
     return action
 
 

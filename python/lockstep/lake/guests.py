@@ -50,7 +50,7 @@ def note_guests(storage: Storage, id: str, locations: Iterable[str]) -> None:
         UnavailableError: the store failed.
     """
     if inside := sorted({each for each in locations if not is_outside(each)}):
-        storage.put(path_of(id), msgspec.json.encode(Guests(format=FORMAT, locations=inside)))
+        storage.put_durably(path_of(id), msgspec.json.encode(Guests(format=FORMAT, locations=inside)))
 
 
 def path_of(id: str) -> str:

@@ -272,8 +272,8 @@ class Publisher:
             return False  # `publish_write` says so, and only this table is set aside
         try:
             data = self._storage.get(commit_path(write.location, versions[-1]))
-        except UnavailableError:
-            return False
+        except LockstepError:
+            return False  # likewise, be it that a link leads away from there, or a location is not mounted
         return data is not None and data == content(self._storage, write.location, write.commits[-1])
 
     def _forget(self, head: Database, set_aside: Mapping[str, LockstepError]) -> None:

@@ -219,6 +219,14 @@ class Storage(ABC):
         """Write the object over whatever is there; atomic, but after a crash of the machine the old one may be back."""
         ...
 
+    def put_durably(self, path: str, data: bytes) -> None:
+        """Write the object over whatever is there; atomic, and durable when it returns.
+
+        For what must be there before something else is, as `put_if_absent` is for what nobody may write over.
+        """
+        self.put(path, data)
+        self.sync_names(path.rpartition("/")[0])
+
     def put_advice(self, path: str, data: bytes, *, over: bool = False) -> bool:
         """Write an object on which nothing depends, unless one is there, or over it; tell whether it is there now.
 

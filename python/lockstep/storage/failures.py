@@ -31,6 +31,7 @@ class Meaning(Enum):
     UNREACHED = "there was no connection, so no request went out", False, True
     BUSY = "the store, or what stands before it, failed on its side", True, True
     UNKNOWN = "no answer, or one that cannot be read", True, True
+    BROKEN = "obstore ended the request in the middle, for what it did not expect", True, False
 
     def __init__(self, text: str, may_be_done: bool, is_passing: bool) -> None:
         self.text = text
@@ -98,6 +99,8 @@ def meaning_of(kind: str, text: str) -> Meaning:
     """
     if kind in _KINDS:
         return _KINDS[kind]
+    if kind == "PanicError":
+        return Meaning.REFUSED if _ODD_HEADER in text else Meaning.BROKEN
     if kind in {"FileNotFoundError", "NotFoundError"}:
         return _absence(text)
     if (status := _STATUS.search(text)) is not None:
@@ -140,6 +143,17 @@ def _meaning_of_status(status: int, text: str) -> Meaning:
             return Meaning.BUSY
         case _:
             return Meaning.UNKNOWN
+
+
+_ODD_HEADER = "InvalidHeaderValue"
+"""By what obstore panics before it sends a request with a key, or a token, that no header can have in it."""
+
+
+def panic_of(text: str) -> str:
+    """Return what to say of a panic of obstore's."""
+    if _ODD_HEADER in text:
+        return f"a key or a token has a character that cannot be sent, as the end of a line ({_ODD_HEADER})"
+    return f"obstore cannot go on ({text})"
 
 
 def error_of(meaning: Meaning, message: str, *, definite: bool = False) -> UnavailableError:

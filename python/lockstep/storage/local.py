@@ -59,7 +59,7 @@ class LocalStorage(Storage):
         self._prefix = f"{root}/" if root != Path("/") else "/"
         self._fsync_data = fsync_data
         self._fsync = fsync
-        self._inside: set[str] = set()  # folders that no link leads out of the root to, when they were first looked at
+        self._inside: dict[str, tuple[int, int]] = {}  # folders below the root, as they were when links were followed
         self._named: set[str] = set()  # folders whose names are on the disk, all the way up
 
     @property
@@ -236,8 +236,8 @@ class LocalStorage(Storage):
     def delete_folder(self, path: str) -> None:
         file = self._file(path)
         with self._reporting("delete", path):
-            for known in (self._named, self._inside):  # whoever makes it again has to sync it, or makes a link of it
-                known.difference_update([each for each in [*known] if f"{each}/".startswith(f"{file}/")])
+            # Whoever makes it again has to sync it.
+            self._named.difference_update([each for each in [*self._named] if f"{each}/".startswith(f"{file}/")])
             _remove_tree(file)
 
     def _file(self, path: str) -> str:
@@ -268,18 +268,24 @@ class LocalStorage(Storage):
         Raises:
             InvalidError: one does.
         """
-        if folder in self._inside:
-            return
+        try:
+            status = os.stat(folder)
+        except OSError:
+            found = None  # what is not there yet may become a link
+        else:
+            found = status.st_dev, status.st_ino
+            if self._inside.get(folder) == found:
+                return
         real_root, real = os.path.realpath(self._root), os.path.realpath(folder)
         if os.path.commonpath([real_root, real]) != real_root:
             raise InvalidError(
                 f"{path!r} leads out of {self.url}, by a link to {real}: a lake's files lie below its root. Move "
                 "what the link leads to into the lake"
             )
-        if os.path.isdir(folder):  # what is not there yet may become a link
+        if found is not None:
             if len(self._inside) > FOLDERS:
                 self._inside.clear()
-            self._inside.add(folder)
+            self._inside[folder] = found
 
     @contextlib.contextmanager
     def _temp_file(self, file: str, chunks: Iterable[bytes | memoryview], *, sync: bool = True) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lockstep.errors import InvalidError, UnsupportedError
 from lockstep.retry import REQUEST, Backoff
 from lockstep.storage import Found, Names, Storage, checked
-from lockstep.storage.failures import Meaning, cause_of, error_of, meaning_of, without_keys
+from lockstep.storage.failures import Meaning, cause_of, error_of, meaning_of, panic_of, without_keys
 from lockstep.storage.options import Obstore, Place
 from lockstep.workers import Threads
 
@@ -33,6 +33,10 @@ _FOLDER = "hdi_isfolder"
 
 _RETRIES: Any = {"max_retries": 5, "retry_timeout": timedelta(seconds=30)}
 """Of what may be repeated, inside one call. obstore's own bound is three minutes, too long for a session that waits."""
+
+_PATIENT = {"timeout": "1day", "read_timeout": "30s"}
+"""Of the same, where nobody says a timeout: what goes on coming is waited for, as of a large object, or of one that is
+copied to somewhere slow. The client's own bound, half a minute, is for a request with all of its answer."""
 
 _ONCE: Any = {"max_retries": 0}
 """Of conditional writes: what the last of several requests was told says nothing about those before it."""
@@ -108,7 +112,8 @@ class ObjectStorage(Storage):
         key, failure, meaning, may_be_done = _key(path), None, Meaning.UNKNOWN, False
         for _ in self.repeat.tries():
             try:
-                obstore.put(self._once, key, data, mode="create", use_multipart=False)
+                with _no_panic():
+                    obstore.put(self._once, key, data, mode="create", use_multipart=False)
             except (BaseError, OSError) as error:
                 if (meaning := _meaning(error)) is Meaning.TAKEN:
                     return False
@@ -298,7 +303,8 @@ class ObjectStorage(Storage):
         from obstore.exceptions import BaseError
 
         try:
-            yield
+            with _no_panic():
+                yield
         except (BaseError, OSError) as error:
             message = f"cannot {verb} {path or '/'} in {self.url}: {cause_of(str(error))}"
             raise error_of(_meaning(error), message) from _for_logs(error)
@@ -341,7 +347,9 @@ def open_object(url: str, place: Place, settings: Obstore) -> ObjectStorage:
     try:
         client: Any = {"root_certificate": Path(settings.certificate).read_bytes()} if settings.certificate else None
         provider = _provider(settings.profile) if settings.profile else None
-        store, once = (_store(place, settings.config, client, retries, provider) for retries in (_RETRIES, _ONCE))
+        patient = settings.config if "timeout" in settings.config else {**_PATIENT, **settings.config}
+        store = _store(place, patient, client, _RETRIES, provider)
+        once = _store(place, settings.config, client, _ONCE, provider)
     except OSError as error:
         raise InvalidError(f"cannot read ca_certificate {settings.certificate}: {error.strerror}") from error
     except BaseError as error:  # it is no cause of ours: it has the values, and a key may stand where it should not
@@ -418,6 +426,21 @@ def _key(path: str) -> str:
     if not checked(path).isprintable() and any(ord(each) < 32 or ord(each) == 127 for each in path):
         raise InvalidError(f"{path!r} has a control character, which no name in an object store can have here")
     return path
+
+
+class PanicError(OSError):
+    """What obstore, or what it is made of, did not expect, and ended a request for."""
+
+
+@contextlib.contextmanager
+def _no_panic() -> Iterator[None]:
+    """Raise a panic of obstore's as an error: what it raises is no `Exception`, and would pass all that catch these."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # of pyo3, where nobody can import it
+            raise
+        raise PanicError(panic_of(str(error))) from error
 
 
 def _is_below(path: str, prefix: str) -> bool:

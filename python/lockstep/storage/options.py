@@ -106,7 +106,7 @@ def place_of(url: str) -> Place:
             f"no store for {shown(url)!r}: use a local path, file://, s3://, s3a://, gs://, abfss:// or hdfs://"
         )
     authority, _, prefix = rest.partition("/")
-    _refuse_key(scheme, authority, prefix)
+    _refuse_key(scheme, authority, rest)
     prefix = prefix.strip("/")
     kind = KINDS[scheme]
     bucket, at, host = authority.partition("@") if kind == "azure" else (authority, "", "")
@@ -117,11 +117,11 @@ def place_of(url: str) -> Place:
     return Place(kind, bucket, checked(prefix) if prefix else "", host)
 
 
-_SIGNED = re.compile(r"[?&](sig|x-amz-signature|x-goog-signature)=", re.IGNORECASE)
+_SIGNED = re.compile(r"[?&](sig|signature|x-(amz|goog)-(signature|security-token))=", re.IGNORECASE)
 """What a signed address has behind its path, as Azure shows one to who asks it for a SAS."""
 
 
-def _refuse_key(scheme: str, authority: str, path: str) -> None:
+def _refuse_key(scheme: str, authority: str, place: str) -> None:
     """Refuse a root with a key in it: roots are in entries, messages, plans and the UI.
 
     Raises:
@@ -132,7 +132,7 @@ def _refuse_key(scheme: str, authority: str, path: str) -> None:
             f"the root ({scheme}://…) has a user or a key before its bucket, and a root is shown in many places. Give "
             "keys as options of the store, or in variables of the environment"
         )
-    if _SIGNED.search(path):
+    if _SIGNED.search(place):
         raise InvalidError(
             f"the root ({scheme}://…) has a signature behind its path, and a root is shown in many places. Give a SAS "
             "as the option `sas_key` of the store"

@@ -249,7 +249,7 @@ class Arbitration:
         """Do what `put` says; from when a file may be decided until its fate is known, its version is in doubt."""
         before = self._before(wanted.first)
         if wanted.data is None:
-            self._storage.put(staged_path(wanted), data)
+            self._storage.put_durably(staged_path(wanted), data)
         was, self._in_doubt = self._in_doubt, wanted.first  # also for who is interrupted
         try:
             swapped = self.arbiter.swap(before, wanted, self.accept)

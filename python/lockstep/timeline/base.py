@@ -153,7 +153,7 @@ def write_base(storage: Storage, state: State, file: File) -> int:
         pass  # most often none is there; a damaged one is written over
     data = encoded(state, file)
     if isinstance(storage.put_if_absent(base_path(version), data), Theirs):
-        storage.put(base_path(version), data)
+        storage.put_durably(base_path(version), data)
     if read_base(storage, version) != state:
         raise UnusableError("it says something else than what was written")
     return len(data)

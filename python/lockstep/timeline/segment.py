@@ -134,7 +134,7 @@ def write_segment(storage: Storage, entries: Sequence[Entry]) -> Segment:
         try:
             read_segment(storage, segment)
         except UnusableError:
-            storage.put(segment.path, data)
+            storage.put_durably(segment.path, data)
     return segment
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,9 +21,11 @@ from lockstep.errors import (
 )
 from lockstep.timeline import arbitration
 from lockstep.timeline.files import entry_path
-from tests.support.arbiters import decision, dynamodb, make_table, of
+from tests.support.arbiters import QUICKLY, decision, dynamodb, make_table, of
 from tests.support.arbitrated import make_namespace
+from tests.support.authority import Authority
 from tests.support.gate import wait_until
+from tests.support.listening import Listening
 from tests.support.ports import free_port
 from tests.support.valkey import DURABLE, Line, Server, running
 from tests.support.wire import Wire
@@ -209,3 +215,32 @@ def test_a_password_is_used_and_never_told(tmp_path: Path, monkeypatch: pytest.M
     stored = b"".join(path.read_bytes() for path in root.rglob("*") if path.is_file())
     assert "hunter" not in shown
     assert b"hunter" not in stored
+
+
+class Certified(Listening):
+    """A server behind TLS that says nothing, and notes what it is told."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        super().__init__()
+        self.heard = b""
+        self._context = context
+
+    def _serve(self, connection: socket.socket) -> None:
+        with suppress(OSError), self._context.wrap_socket(connection, server_side=True) as secure:
+            self.heard += secure.recv(1000)
+
+
+@pytest.mark.parametrize(("host", "is_told"), [("127.0.0.1", True), ("localhost", False)])
+def test_a_password_goes_to_no_server_with_another_ones_certificate(
+    host: str, is_told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The certificate is for the number alone. Older releases of redis look for a good one, whoever it is of."""
+    authority = Authority(tmp_path, "ours")
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    monkeypatch.setenv("LOCKSTEP_ARBITER_PASSWORD", "hunter2")
+    with Certified(authority.context()) as server:
+        arbiter = of(f"valkeys://{host}:{server.port}", f"file://{tmp_path}")
+        arbiter.repeat = replace(QUICKLY, attempts=1)
+        with pytest.raises(UnavailableError):
+            arbiter.check()
+    assert (b"hunter2" in server.heard) is is_told
