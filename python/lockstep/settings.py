@@ -36,6 +36,7 @@ class Setting:
         default: the value where nothing is said; None where there is none.
         otherwise: what happens without a value, where that is more than a default, as Markdown.
         choices: the values of a choice.
+        is_secret: whether its value is shown nowhere.
         since: the first version that has it.
     """
 
@@ -46,6 +47,7 @@ class Setting:
     default: str | None = None
     otherwise: str = ""
     choices: tuple[str, ...] = ()
+    is_secret: bool = False
     since: str = "0.1"
 
     @property
@@ -496,6 +498,7 @@ ARBITER_PASSWORD = Setting(
     "text",
     "The password there. It is neither stored nor shown.",
     otherwise="none",
+    is_secret=True,
 )
 ENDPOINT_OF_S3 = Setting(
     "AWS_ENDPOINT_URL_S3",

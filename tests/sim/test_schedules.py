@@ -15,9 +15,9 @@ from tests.sim import keeping
 from tests.sim.schedule import run
 
 ROOT = Path(__file__).parents[2]
-SCHEDULES = 80
-ARBITRATED = 25
-LOOKED_AFTER = 30
+SCHEDULES = 220
+ARBITRATED = 50
+LOOKED_AFTER = 70
 COPIED = 100
 HAPPENS = (
     "ok",

@@ -202,7 +202,15 @@ def test_a_crafted_entry_stops_the_lake_and_nothing_outside_is_touched(tmp_path:
     assert not outside.exists()
 
 
-@pytest.mark.parametrize("url", ["s3://AKIAKEY:planted@bucket/lake", "s3a://planted@bucket"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://AKIAKEY:planted@bucket/lake",
+        "s3a://planted@bucket",
+        "s3://AKIAKEY:pl/planted+x@bucket/lake",
+        "abfss://c:pl/planted==@account.dfs.core.windows.net/lake",
+    ],
+)
 def test_a_root_with_a_key_in_it_is_refused_without_the_key(url: str) -> None:
     """A root is in entries of exports, in messages, plans and the UI."""
     for use in (open_storage, url_of):

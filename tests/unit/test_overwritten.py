@@ -188,6 +188,20 @@ def test_a_process_that_does_not_know_what_was_published_moves_nothing_that_a_la
     assert catalog.timeline.moves == {}
 
 
+def test_a_process_that_did_not_see_it_published_learns_from_the_hint_that_it_was(
+    storage: FaultyStorage, catalog: TransactionalCatalog
+) -> None:
+    """One that has had the lake open since before has looked at no entry of it yet, and would take ours for late."""
+    other = open_catalog(storage)
+    append(catalog, "a", "more")
+    catalog.lake.upkeep.settle()
+    write_over(storage, catalog, 2, add("theirs"))
+    with pytest.raises(ForeignCommitError, match="wrote over version 2"):
+        files(other, "a")
+    assert not storage.exists(log_file(catalog, "a", 3))
+    assert other.timeline.moves == {}
+
+
 def test_the_newest_commit_looks_unpublished_to_who_cannot_know_better(
     storage: FaultyStorage, catalog: TransactionalCatalog
 ) -> None:

@@ -19,6 +19,7 @@ from lockstep.retention.floor import set_floor
 from lockstep.settings import SETTINGS
 from lockstep.system import history, query
 from lockstep.system.catalog import listed
+from lockstep.system.configured import HIDDEN
 from lockstep.system.query import Batch, Filter, Query, Window, matches, micros, wanted
 from lockstep.system.scope import Configured, Scope
 from lockstep.system.tables import TABLES
@@ -139,6 +140,20 @@ def test_each_row_has_a_value_of_each_column(scope: Scope) -> None:
             for row in whole(seen, name, *table.columns):
                 assert len(row) == len(table.columns)
         assert {*(column.removesuffix(" DESC") for column in table.ordered), *table.pushed} <= set(table.columns)
+
+
+def test_no_secret_is_among_the_settings(scope: Scope) -> None:
+    environment = {
+        "LOCKSTEP_ARBITER_PASSWORD": "planted",
+        "LOCKSTEP_ARBITER": "redis://ada:planted@host:6379/0?prefix=x",
+    }
+    seen = Scope(scope.lake, scope.database, configured=Configured("lake", {}, {}, {}, environment))
+    rows = dict(whole(seen, "settings", "name", "value"))
+    assert rows["LOCKSTEP_ARBITER_PASSWORD"] == HIDDEN
+    assert rows["LOCKSTEP_ARBITER"] == "redis://…@host:6379/0?prefix=x"
+    assert {setting.name for setting in SETTINGS if "PASSWORD" in setting.name} == {
+        setting.name for setting in SETTINGS if setting.is_secret
+    }
 
 
 def test_history_says_what_each_version_did(scope: Scope) -> None:

@@ -97,10 +97,10 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
         head = _caught_up(lake, tx, drafts)
         if (failure := probing.result()) is not None:
             return Settled(_beaten(lake, tx, failure, turn))
-        if (overtaken := _overtaken(lake, tx, drafts)) is not None:
-            return Settled(_beaten(lake, tx, overtaken, turn))
         if (outcome := _judge(lake, tx, race, head, turn)) is not None:
             return Settled(outcome)
+        if (overtaken := _overtaken(lake, tx, drafts)) is not None:
+            return Settled(_beaten(lake, tx, overtaken, turn))
         keeping.up_to(head)
         # Behind the look for the newest version, for `lockstep.lake.deletions`.
         gone = check(lake, wanted.with_files(keeping.paths), head, f"transaction {tx.id}", more)

@@ -269,7 +269,7 @@ def rollback(lake: Lake, tx: Transaction) -> Committed | InDoubt | None:
 
 def undo(lake: Lake, tx: Transaction) -> None:
     """Roll back a transaction of which it is certain that it is not committed."""
-    tx.state = State.ROLLED_BACK
+    tx.state, tx.in_doubt = State.ROLLED_BACK, None
     discard(lake, tx)
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -21,6 +22,7 @@ from lockstep.errors import CorruptTimelineError, InvalidError
 from lockstep.storage import Storage
 from lockstep.timeline.entry import INLINE_BYTES
 from lockstep.timeline.files import UNREADABLE
+from lockstep.workers import Threads
 
 LOG = "_delta_log"
 
@@ -287,6 +289,9 @@ def read_checksum(storage: Storage, location: str, version: int) -> dict[str, An
 LOOKED_BACK = 100
 """So many versions are looked through for a table's state; a checksum in between ends that, and most have one."""
 
+SIDE_BY_SIDE = 16
+"""So many versions of a log are read at a time, where a request takes long."""
+
 
 def state_at(storage: Storage, location: str, version: int) -> TableState | None:
     """Return a table's metadata and protocol at a published version; None where that takes more than a short look.
@@ -295,19 +300,47 @@ def state_at(storage: Storage, location: str, version: int) -> TableState | None
         CorruptTimelineError: a commit is not a Delta commit.
     """
     fields: dict[str, dict[str, Any]] = {}
-    for each in range(version, max(version - LOOKED_BACK, -1), -1):
-        by_kind = read_checksum(storage, location, each) or {}
-        if not by_kind and (data := storage.get(commit_path(location, each))) is not None:
-            by_kind = {
-                kind: body for action in parsed(commit_path(location, each), data) for kind, body in action.items()
-            }
-            by_kind["metadata"] = by_kind.get("metaData")
-        elif not by_kind:
+    for by_kind in _looked_back(storage, location, version):
+        if by_kind is None:
             return None  # cleaned up, or not published
         fields = {kind: by_kind[kind] for kind in ("metadata", "protocol") if by_kind.get(kind)} | fields
         if len(fields) == 2:
             return TableState(**fields)
     return None
+
+
+def _looked_back(storage: Storage, location: str, version: int) -> Iterator[dict[str, Any] | None]:
+    """Yield what each version of a log says, newest first, each time some more of them at a time."""
+    if version >= 0:
+        yield _said_at(storage, location, version)
+    last, some, before = max(version - LOOKED_BACK, -1), 1, version - 1
+    with Threads(SIDE_BY_SIDE, thread_name_prefix="lockstep-log", quick=storage.quick) as pool:
+        while before > last:
+            some = min(2 * some, SIDE_BY_SIDE, before - last)
+            yield from pool.map(partial(_said_at, storage, location), range(before, before - some, -1))
+            before -= some
+
+
+def _said_at(storage: Storage, location: str, version: int) -> dict[str, Any] | None:
+    """Return what a version's checksum says, or its commit, by the kind of action; None where neither is there."""
+    if checksum := read_checksum(storage, location, version):
+        return checksum
+    path = commit_path(location, version)
+    if (data := storage.get(path)) is None:
+        return None
+    by_kind = {kind: body for action in parsed(path, data) for kind, body in action.items()}
+    return by_kind | {"metadata": by_kind.get("metaData")}
+
+
+def read_all_published(storage: Storage, location: str, versions: Sequence[int]) -> list[Action]:
+    """Return the actions of several published commits, in their order.
+
+    Raises:
+        UnavailableError, CorruptTimelineError: see `read_published`.
+    """
+    with Threads(SIDE_BY_SIDE, thread_name_prefix="lockstep-log", quick=storage.quick) as pool:
+        commits = pool.map(partial(read_published, storage, location), versions)
+        return [action for commit in commits for action in commit]
 
 
 def parsed(path: str, data: bytes | None) -> list[Action]:

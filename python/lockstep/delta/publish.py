@@ -21,6 +21,7 @@ from lockstep.delta.log import (
     checksum_path,
     commit_path,
     log_files,
+    read_all_published,
     read_checksum,
     read_published,
     state_at,
@@ -152,7 +153,7 @@ def _checksum_at(storage: Storage, location: str, version: int) -> dict[str, Any
 
 def foreign_footprint(storage: Storage, location: str, versions: Sequence[int]) -> Footprint:
     """Return what these published commits touched together."""
-    actions = [action for version in versions for action in read_published(storage, location, version)]
+    actions = read_all_published(storage, location, versions)
     return footprint(actions, lambda: state_at(storage, location, versions[0] - 1))
 
 

@@ -369,6 +369,7 @@ class Publisher:
                 return
             write = structs.replace(write, name=self._timeline.head.current_name(write))
             if self._timeline.versions(write, entry.version) == versions:
+                self._timeline.look_for_published()  # by others, while this process did not look at the lake
                 if self._was_published(entry, write, versions[-1]):
                     raise self.overwritten.written_over(entry, write, outcome.kept, outcome.first)
                 self._move_behind(entry, write, versions, outcome)

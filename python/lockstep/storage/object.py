@@ -93,11 +93,13 @@ class ObjectStorage(Storage):
 
     def get(self, path: str) -> bytes | None:
         import obstore
+        from obstore.exceptions import BaseError
 
         def read() -> bytes | None:
             try:
                 data = obstore.get(self._store, _key(path)).bytes().to_bytes()
-            except FileNotFoundError as error:
+            except (BaseError, OSError) as error:
+                # Where an answer broke off obstore asks for the rest: of what is gone by then, that is another error.
                 _check_absent(error)
                 data = None
             self._knows_bucket = True
@@ -462,7 +464,7 @@ def _for_logs(error: Exception) -> Exception:
     return error
 
 
-def _check_absent(error: FileNotFoundError) -> None:
-    """Raise the error again if it is the bucket that is missing: that is no empty lake but a mistyped one."""
+def _check_absent(error: Exception) -> None:
+    """Raise the error again unless it says that the object is absent: without its bucket there is no lake at all."""
     if _meaning(error) is not Meaning.ABSENT:
         raise error

@@ -127,7 +127,9 @@ def _refuse_key(scheme: str, authority: str, place: str) -> None:
     Raises:
         InvalidError: it has one; the message does not.
     """
-    if ("@" in authority and KINDS[scheme] != "azure") or ":" in authority.rpartition("@")[0]:
+    who, at, _ = authority.rpartition("@")
+    # A secret may have a slash, so that what stands for a bucket ends in the middle of it.
+    if ":" in (who if at else authority) or (at and KINDS[scheme] != "azure"):
         raise InvalidError(
             f"the root ({scheme}://…) has a user or a key before its bucket, and a root is shown in many places. Give "
             "keys as options of the store, or in variables of the environment"

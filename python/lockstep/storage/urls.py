@@ -6,6 +6,7 @@ A path of a lake is relative to its root, or, of something outside, a whole URL 
 from __future__ import annotations
 
 import os
+import re
 
 from lockstep.storage import HDFS, is_hdfs
 
@@ -107,3 +108,11 @@ def shown(url: str) -> str:
     if at and (kind_of(url) != "abfss" or ":" in who):
         authority = f"…@{host}"
     return f"{scheme}{mark}{authority}{slash}{path}{'?…' if query else ''}"
+
+
+_PASSWORD = re.compile(r"//[^\s/@:]*:[^\s/@]*@")
+
+
+def without_password(text: str) -> str:
+    """Return a text without the users and passwords of the URLs in it."""
+    return _PASSWORD.sub("//…@", text)

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
 from lockstep.settings import LOCATIONS, OF_RETENTION, PREFIX_OF_CATALOG, SETTINGS, STORE, Setting, at
+from lockstep.storage.urls import without_password
 from lockstep.system.query import Batch, Filter, Query, Row, matches, paged
 from lockstep.system.scope import Configured, Scope
 
 HIDDEN = "*********(redacted)"
-"""What is shown of what a store is told: keys are among it. It is what Spark itself shows."""
+"""What is shown of what a store is told, for keys are among it, and of other secrets. It is what Spark itself shows."""
 
 
 def settings(scope: Scope, query: Query) -> Batch:
@@ -49,7 +50,7 @@ def _of_stores(setting: Setting, configured: Configured) -> Iterator[Row]:
 def _row(setting: Setting, name: str, value: str | None, source: str) -> Row:
     return {
         "name": name,
-        "value": value,
+        "value": _shown(setting, value),
         "default_value": setting.default,
         "source": source,
         "place": setting.place,
@@ -58,6 +59,11 @@ def _row(setting: Setting, name: str, value: str | None, source: str) -> Row:
         "since": setting.since,
         "meaning": setting.meaning,
     }
+
+
+def _shown(setting: Setting, value: str | None) -> str | None:
+    """Return what is shown of a value: no secret, and of an address no password, which some refuse only when used."""
+    return None if value is None else HIDDEN if setting.is_secret else without_password(value)
 
 
 def _full_name(setting: Setting, catalog: str) -> str:

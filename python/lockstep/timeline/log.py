@@ -313,6 +313,16 @@ class Timeline(Appending):
                 raise InvalidError(f"cannot mark database version {version} published: the newest known is {head}")
             self._published_through = max(self._published_through, version)
 
+    def look_for_published(self) -> None:
+        """Note what the hint says by now of what is published, as others may have written since this was opened.
+
+        Raises:
+            UnavailableError: the store failed.
+        """
+        hint = read_hint(self.storage)
+        if hint is not None:
+            self.mark_published(min(hint.published_through, self._head.version))
+
     def write_hint(self) -> None:
         """Write the hint, at best effort, if more is known now than was written."""
         with self._lock:

@@ -124,6 +124,24 @@ def test_two_that_bring_back_one_table_conflict(store: FaultyStorage) -> None:
         one.commit(tx)
 
 
+def test_who_comes_second_is_told_of_the_first_and_not_of_a_plain_writer(store: FaultyStorage) -> None:
+    """The first one wrote it, too, and published that: to the second the table was in nobody's database version."""
+    first = open_catalog(store)
+    create(first, "a")
+    drop(first)
+    second = open_catalog(store)
+    begun = []
+    for catalog, new in ((first, "p"), (second, "q")):
+        tx = catalog.begin()
+        undrop(catalog.lake, tx, named("a"))
+        tx.changing().rename_table(named("a"), named(new))
+        stage(catalog, tx, new, add(new))
+        begun.append(tx)
+    winner = first.commit(begun[0])
+    with pytest.raises(ConflictError, match=rf"database version {winner.version}\) created table default.p"):
+        second.commit(begun[1])
+
+
 def test_the_namespace_must_be_there(catalog: TransactionalCatalog) -> None:
     catalog.run(lambda tx: tx.changing().create_namespace(("s",), {}))
     create(catalog, "s.t")

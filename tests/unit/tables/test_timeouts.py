@@ -263,6 +263,20 @@ def test_of_one_in_doubt_nobody_says_that_it_is_rolled_back(keeper: Looking, lak
     assert ids(lake) == [1, 2]
 
 
+def test_one_that_was_in_doubt_and_is_rolled_back_is_so_once_that_is_certain(lake: OpenLake) -> None:
+    store = lake.catalog.lake.storage
+    assert isinstance(store, FaultyStorage)
+    with lake.transaction() as tx:
+        tx["t"].append({"id": [2]})
+        store.go_down(entry_path(lake.catalog.timeline.head.version + 1), landed=False)
+        with pytest.raises(CommitUnknownError):
+            tx.commit()
+        store.heal()
+        tx.rollback()
+        assert tx.status == "ROLLED BACK"
+    assert ids(lake) == [1]
+
+
 def test_the_lake_s_limits_hold_unless_a_transaction_says_another(keeper: Looking, lake: OpenLake, root: Path) -> None:
     opened = lockstep.open(str(root), idle_timeout=60)
     with refused(FailedTransactionError, opened) as tx:

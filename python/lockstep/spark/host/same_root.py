@@ -35,6 +35,7 @@ from lockstep.storage.failures import cause_of
 from lockstep.storage.options import hadoop_addresses, keys_of_lockstep_alone, of_environment, place_of, without_keys
 from lockstep.storage.outside import locations_of
 from lockstep.storage.told import names_no_server, names_told_to_hadoop, other_server, stores_of, told_to_hadoop
+from lockstep.storage.urls import without_password
 from lockstep.timeline.files import entry_path, gone
 
 MOST_READ = 64 * 1024
@@ -233,7 +234,7 @@ def _check_beside(catalog: str, url: str, told: SawBeside) -> None:
 
 def _not_opened(catalog: str, url: str, failures: Sequence[str], message: str) -> LockstepError:
     where = f"{Uris(url).real('')}, a location of catalog {catalog}"
-    said = f"{_without_password(cause_of(message))[:MOST_SHOWN]}. Nothing was read or written"
+    said = f"{without_password(cause_of(message))[:MOST_SHOWN]}. Nothing was read or written"
     match _meaning_of(failures, message):
         case "denied":
             return ConfigurationError(
@@ -357,7 +358,7 @@ def refusal_of(
         why: a sentence on why Spark's side was not told all that the catalog's options say, with a blank before it.
         jars: what Spark must be started with so that it has a file system for the root.
     """
-    said = _without_password(cause_of(message))[:MOST_SHOWN]
+    said = without_password(cause_of(message))[:MOST_SHOWN]
     match verdict:
         case "denied":
             return ConfigurationError(
@@ -440,9 +441,3 @@ _ADVICE = (
     "(docs/storage.md#options). Of a folder, run both with the same mounts and root directory, and leave fs.file.impl "
     "and fs.hdfs.impl as Hadoop has them"
 )
-
-_PASSWORD = re.compile(r"//[^\s/@:]*:[^\s/@]*@")
-
-
-def _without_password(text: str) -> str:
-    return _PASSWORD.sub("//…@", text)
