@@ -363,13 +363,14 @@ class Publisher:
                 return
             # Who else found the same may have moved the commit, and published it: what then follows the foreign
             # commits is ours. It said so in the timeline first, so what a refresh does not tell has not happened to
-            # any file that was seen before.
+            # any file that was seen before. The hint may say that others published it; a move that it knows of is in
+            # the timeline by then, so it is read before that.
+            self._timeline.look_for_published()
             self._timeline.refresh()
             if self._is_anothers(self._timeline.head, write):
                 return
             write = structs.replace(write, name=self._timeline.head.current_name(write))
             if self._timeline.versions(write, entry.version) == versions:
-                self._timeline.look_for_published()  # by others, while this process did not look at the lake
                 if self._was_published(entry, write, versions[-1]):
                     raise self.overwritten.written_over(entry, write, outcome.kept, outcome.first)
                 self._move_behind(entry, write, versions, outcome)
