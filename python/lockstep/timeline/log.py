@@ -448,6 +448,7 @@ def _end(storage: Storage, hint: Hint | None, files: Gets) -> Hint:
 
     Raises:
         InvalidError: there is none.
+        ExpiredError: so many were committed while this looked that some have expired.
         CorruptTimelineError: entries are lost.
     """
     # What a hint names must be there before anything is built on it.
@@ -464,6 +465,11 @@ def _end(storage: Storage, hint: Hint | None, files: Gets) -> Hint:
     if hint is not None and hint.version > newest:
         raise lost_entries(hint.version, last)
     if (later := proof_of_later(storage, newest)) is not None:
+        # It was looked for behind the listing of the entries, and what was committed in between is not lost.
+        if (file := find(storage, later)) is not None:
+            return Hint(version=file.last, file=file.first)
+        if isinstance(expired := gone(storage, later, later), ExpiredError):
+            raise expired
         raise lost_entries(later, last, manifest_path(later))
     if last_file is None:
         root = storage.url

@@ -247,6 +247,17 @@ def test_a_backup_without_the_newest_entries_is_told(damaged: tuple[FaultyStorag
     assert Timeline.open(store).head.version == 6
 
 
+def test_what_was_committed_while_somebody_looked_is_not_lost(damaged: tuple[FaultyStorage, list[Entry]]) -> None:
+    """Who was stopped behind its listing of the entries finds a checkpoint of one that came later."""
+    store, entries = damaged
+    late = {version: store.inner.get(entry_path(version)) or b"" for version in range(7, 13)}
+    for version in late:
+        store.inner.delete(entry_path(version))
+    store.inner.delete(HINT)
+    store.interrupt("list", lambda: [store.inner.put(entry_path(n), late[n]) for n in late], path=ENTRIES, when="after")
+    assert Timeline.open(store).head.version == len(entries) - 1 == 12
+
+
 def test_a_new_lake_does_not_hide_that_all_entries_are_lost(damaged: tuple[FaultyStorage, list[Entry]]) -> None:
     store, _ = damaged
     store.inner.delete_folder(ENTRIES)
