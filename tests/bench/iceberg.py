@@ -19,7 +19,7 @@ import pyspark
 
 from tests.bench.__main__ import ALWAYS, SETTINGS, WORKS, check_same, started
 from tests.bench.page import DOCUMENT, conditions, paragraph, with_section
-from tests.bench.peers.nessie_server import nessie_server
+from tests.bench.peers.nessie_server import NESSIE, nessie_server
 from tests.bench.side import ROWS, SMALL
 from tests.support.child import Child
 from tests.support.maven import Published, fetched
@@ -102,8 +102,8 @@ def report(found: Mapping[str, Times], repeats: int) -> str:
             The works of [the first table](#against-plain-delta), in three processes that take turns (`make
             bench-iceberg`; Spark {pyspark.__version__}, `local[2]`, few partitions, local disk, tables of {ROWS:,}
             rows, {repeats} repeats; {conditions()}). Iceberg is {ICEBERG.revision} with its defaults, but for its cache
-            of tables, with which a session does not see for half a minute what was merged; Nessie is 0.99.0 with
-            RocksDB, on the same host. A transaction is there [a branch](https://projectnessie.org/guides/transactions),
+            of tables, with which a session does not see for half a minute what was merged; Nessie is {NESSIE.revision}
+            with RocksDB, on the same host. A transaction is there [a branch](https://projectnessie.org/guides/transactions),
             on which the statements run, and which is merged at once. Medians in milliseconds, and the median of the
             paired ratios with quartiles. Nothing is promised of them: an insert of Iceberg's writes other files than
             Delta's, and Nessie does not sync its log.

@@ -13,6 +13,7 @@ from lockstep.retry import Backoff
 from lockstep.storage import Storage, open_storage
 from lockstep.storage.object import ObjectStorage
 from tests.storage.test_refusals import ACTS
+from tests.support.child import REPOSITORY
 
 NOWHERE = "http://127.0.0.1:1"
 """A port on which nobody answers."""
@@ -61,20 +62,13 @@ def test_a_write_with_such_a_key_was_not_sent() -> None:
 
 
 FULL_OF_FILES = """
-import os, resource, sys
+import sys
 import obstore.exceptions
 from lockstep.errors import UnavailableError
 from lockstep.storage import open_storage
+from tests.support.handles import hold_all_but
 store = open_storage("s3://lake/root", options={"endpoint": "http://127.0.0.1:1", "region": "us-east-1"})
-resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
-held = []
-try:
-    while True:
-        held.append(os.open("/dev/null", os.O_RDONLY))
-except OSError:
-    pass
-for _ in range(int(sys.argv[1])):
-    os.close(held.pop())
+hold_all_but(int(sys.argv[1]), 100)
 try:
     store.put_if_absent("a", b"x")
 except UnavailableError as error:
@@ -86,5 +80,5 @@ except UnavailableError as error:
 def test_a_process_with_too_many_files_open_is_told_so(free: int) -> None:
     """Of obstore, which makes its threads at its first request. Whether a write was sent it does not say."""
     command = [sys.executable, "-c", FULL_OF_FILES, str(free)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=REPOSITORY)
     assert (done.returncode, done.stdout.splitlines()) == (0, ["58030 False"]), done.stderr[-4000:]

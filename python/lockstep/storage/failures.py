@@ -149,6 +149,11 @@ _ODD_HEADER = "InvalidHeaderValue"
 """By what obstore panics before it sends a request with a key, or a token, that no header can have in it."""
 
 
+def is_panic(error: BaseException) -> bool:
+    """Tell whether what is made in Rust, obstore or deltalake, ended a call: by what pyo3 raises, no `Exception`."""
+    return type(error).__name__ == "PanicException"  # of pyo3, where nobody can import it
+
+
 def panic_of(text: str) -> str:
     """Return what to say of a panic of obstore's."""
     if _ODD_HEADER in text:

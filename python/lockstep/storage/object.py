@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lockstep.errors import InvalidError, UnsupportedError
 from lockstep.retry import REQUEST, Backoff
 from lockstep.storage import Found, Names, Storage, checked
-from lockstep.storage.failures import Meaning, cause_of, error_of, meaning_of, panic_of, without_keys
+from lockstep.storage.failures import Meaning, cause_of, error_of, is_panic, meaning_of, panic_of, without_keys
 from lockstep.storage.options import Obstore, Place
 from lockstep.workers import Threads
 
@@ -440,7 +440,7 @@ def _no_panic() -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # of pyo3, where nobody can import it
+        if not is_panic(error):
             raise
         raise PanicError(panic_of(str(error))) from error
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lockstep.errors import UnsupportedError
+from lockstep.storage.failures import is_panic
 from lockstep.storage.options import KINDS, obstore_settings, of_environment, place_of
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def refusing(refusal: Callable[[BaseException], UnsupportedError]) -> Iterator[N
     except (DeltaError, OSError, pa.ArrowException) as error:
         raise refusal(error) from error
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # of pyo3, where nobody can import it
+        if not is_panic(error):
             raise
         raise refusal(error) from error
 

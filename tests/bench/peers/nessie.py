@@ -38,9 +38,7 @@ class Nessie:
     def append(self, tables: Sequence[str]) -> bool:
         """Commit a next version of tables; False if one of them has changed since it was read."""
         keys = [{"elements": [table]} for table in tables]
-        status, read = self.call("/api/v2/trees/main/contents", {"requestedKeys": keys})
-        if status != 200:
-            raise RuntimeError(read)
+        read = self._done(f"{TREES}/main/contents", {"requestedKeys": keys})
         ids = {each["key"]["elements"][0]: each["content"]["id"] for each in read["contents"]}
         operations = [
             {"type": "PUT", "key": {"elements": [table]}, "content": self._content(table, ids.get(table))}

